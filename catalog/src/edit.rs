@@ -18,6 +18,10 @@ pub enum Edit {
     SetTenantSettings(TenantId, SettingDefaults),
     /// A new comment on the tenant's database; `None` removes it.
     CommentTenant(TenantId, Option<String>),
+    /// A new owner of the tenant's database, given by OID.
+    SetTenantOwner(TenantId, u32),
+    /// Gives each tenant without an owner a role of its own as one, whose members are all who may connect.
+    GiveOwners,
     /// The tenant becomes invisible.
     BeginDropTenant(TenantId),
     /// The tenant's rows are deleted; the tenant leaves a certificate.
@@ -45,6 +49,11 @@ pub enum Edit {
     GrantConnect(RoleName, TenantId),
     /// The role may no longer connect to the tenant's database.
     RevokeConnect(RoleName, TenantId),
+    /// A role, given by name, becomes a member of another, given by OID; with the right to make others members, or
+    /// without changing that.
+    GrantRole(u32, RoleName, bool),
+    /// A role is no longer a member of another, given by OID; or only loses the right to make others members.
+    RevokeRole(u32, RoleName, bool),
     /// Random bytes for a store that has none; one that has some keeps them.
     SetMockNonce(MockNonce),
 }

@@ -42,6 +42,8 @@ pub enum ErrorKind {
     SequenceEnds,
     /// Other objects depend on this one.
     InUse,
+    /// A grant makes no sense: a role would be a member of itself, or everybody could grant.
+    InvalidGrant,
     /// A view would read itself.
     Recursion,
     /// The name is reserved for the system.

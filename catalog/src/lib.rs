@@ -28,6 +28,7 @@ pub mod edit;
 // Objects of a snapshot: definitions and their rules. Pure.
 pub mod comment;
 pub mod private;
+pub mod rights;
 pub mod role;
 pub mod sequence;
 pub mod sql_view;
@@ -54,7 +55,8 @@ pub use ids::{FamilyId, RoleName, TableId, TenantId};
 pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
 pub use mapping::Encoding;
 pub use private::{Private, PrivateEdit};
-pub use role::{MockNonce, Role, ScramSecret, SettingDefaults};
+pub use rights::{AclItem, ObjectKind, ObjectRights, Privileges};
+pub use role::{Membership, MockNonce, Role, ScramSecret, SettingDefaults};
 pub use sequence::{Sequence, SequenceOptions, SequenceState};
 pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};

@@ -13,7 +13,11 @@
 //!
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
-use crate::{Error, ErrorKind, Result, Sequence, SqlView, Table, TableId, TenantId, tenant::TENANT_DELIMITER};
+use crate::{
+    Error, ErrorKind, ObjectKind, ObjectRights, Result, Sequence, SqlView, Table, TableId, TenantId,
+    rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
+    tenant::TENANT_DELIMITER,
+};
 use bytes::Bytes;
 use keyspan_storage::{Family, GcRule, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -46,6 +50,10 @@ pub struct Private {
     pub views: BTreeMap<u32, Arc<SqlView>>,
     /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
+    /// Owners and rights, by OID: of the tenant's relations, of shared tables in its database, and of its schema.
+    pub rights: BTreeMap<u32, Arc<ObjectRights>>,
+    /// The rights on what a role will make, by the role's OID.
+    pub defaults: BTreeMap<u32, Arc<DefaultRights>>,
 }
 
 /// One change of a tenant's private relations.
@@ -72,6 +80,14 @@ pub enum PrivateEdit {
     DropView(u32),
     /// Forgets spare spaces whose rows are deleted.
     Forget(BTreeSet<u32>),
+    /// A new relation, given by OID, belongs to the role that made it, and has the rights that its new objects have.
+    Own(u32, u32),
+    /// A relation that takes the place of another has its rights: from, to.
+    MoveRights(u32, u32),
+    /// Relations, given by OID, belong to another role.
+    SetOwner(BTreeSet<u32>, u32),
+    /// A list of rights changes.
+    ChangeList(ListOf, ListChange),
 }
 
 impl Private {
@@ -108,6 +124,7 @@ impl Private {
         both.sequences.extend(other.sequences.iter().map(|(id, sequence)| (*id, sequence.clone())));
         both.views.extend(other.views.iter().map(|(id, view)| (*id, view.clone())));
         both.spare.extend(&other.spare);
+        both.rights.extend(other.rights.iter().map(|(oid, rights)| (*oid, rights.clone())));
         both
     }
 
@@ -145,6 +162,7 @@ impl Private {
                     Error::new(ErrorKind::NoTable, format!("relation with OID {} does not exist", id.0))
                 })?;
                 self.spare.extend(table.space);
+                self.rights.remove(&id.0);
             }
             PrivateEdit::CreateSequence(sequence) => {
                 self.check_name(&sequence.name, &is_taken)?;
@@ -159,6 +177,7 @@ impl Private {
                     .remove(id)
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
                 self.spare.insert(*id);
+                self.rights.remove(id);
             }
             PrivateEdit::CreateView(view) => {
                 self.check_name(&view.name, &is_taken)?;
@@ -173,8 +192,21 @@ impl Private {
                 self.views
                     .remove(id)
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                self.rights.remove(id);
             }
             PrivateEdit::Forget(spaces) => self.spare.retain(|space| !spaces.contains(space)),
+            PrivateEdit::Own(oid, role) => self.own(*oid, *role),
+            PrivateEdit::MoveRights(from, to) => {
+                if let Some(rights) = self.rights.remove(from) {
+                    self.rights.insert(*to, rights);
+                }
+            }
+            PrivateEdit::SetOwner(oids, role) => {
+                for oid in oids {
+                    Arc::make_mut(self.rights.entry(*oid).or_default()).set_owner(*role);
+                }
+            }
+            PrivateEdit::ChangeList(of, change) => self.change_list(*of, change)?,
         }
         Ok(())
     }
@@ -219,6 +251,48 @@ impl Private {
         }
         self.check_room(0, std::iter::once(after.sql.len()))?;
         self.views.insert(after.id, Arc::new(after.clone()));
+        Ok(())
+    }
+
+    /// The kind of an object with rights. What is not the tenant's own is a shared table, or the schema.
+    pub fn kind_of(&self, oid: u32) -> ObjectKind {
+        match oid {
+            PUBLIC_SCHEMA => ObjectKind::Schema,
+            oid if self.sequences.contains_key(&oid) => ObjectKind::Sequence,
+            _ => ObjectKind::Relation,
+        }
+    }
+
+    /// The rights on an object.
+    pub fn rights_on(&self, oid: u32) -> ObjectRights {
+        self.rights.get(&oid).map(|rights| rights.as_ref().clone()).unwrap_or_default()
+    }
+
+    /// The sequence of a column belongs to the owner of its table, whoever made it.
+    fn own(&mut self, oid: u32, role: u32) {
+        let table = self.sequences.get(&oid).and_then(|sequence| sequence.owner);
+        let owner = table.and_then(|(table, _)| self.rights.get(&table.0)?.owner).unwrap_or(role);
+        let items = self.defaults.get(&owner).and_then(|defaults| defaults.items(owner, self.kind_of(oid)));
+        self.rights.insert(oid, Arc::new(ObjectRights { owner: Some(owner), items }));
+    }
+
+    fn change_list(&mut self, of: ListOf, change: &ListChange) -> Result<()> {
+        match of {
+            ListOf::Object(oid) => {
+                let (mut rights, kind) = (self.rights_on(oid), self.kind_of(oid));
+                rights.items = Some(rights::changed(rights.items(kind), rights.owner(), change)?);
+                self.rights.insert(oid, Arc::new(rights));
+            }
+            ListOf::Default { role, kind, in_schema } => {
+                let mut defaults = self.defaults.get(&role).map(|found| found.as_ref().clone()).unwrap_or_default();
+                defaults.change(role, kind, in_schema, change)?;
+                if defaults.lists.is_empty() {
+                    self.defaults.remove(&role);
+                } else {
+                    self.defaults.insert(role, Arc::new(defaults));
+                }
+            }
+        }
         Ok(())
     }
 

@@ -69,4 +69,22 @@ pub struct Role {
     /// What its sessions in a database begin with, besides.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_in: BTreeMap<TenantId, SettingDefaults>,
+    /// The roles that it is a member of, by OID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub member_of: BTreeMap<u32, Membership>,
+    /// `NOINHERIT`: it has no rights of the roles that it is a member of.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub noinherit: bool,
+}
+
+/// The membership of a role in another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// `WITH ADMIN OPTION`: it may make others members too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub admin: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

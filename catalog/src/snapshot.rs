@@ -10,6 +10,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+mod rights;
+
 /// The first OID of a table, tenant or role: PostgreSQL reserves those below.
 pub const FIRST_OID: u32 = 16_384;
 /// Length limit of a role's name in bytes.
@@ -70,6 +72,8 @@ impl Snapshot {
             Edit::SetQuotas(id, quotas) => next.set_quotas(id, *quotas)?,
             Edit::SetTenantSettings(id, settings) => next.set_tenant_settings(id, settings)?,
             Edit::CommentTenant(id, comment) => next.comment_tenant(id, comment.clone())?,
+            Edit::SetTenantOwner(id, owner) => next.set_tenant_owner(id, *owner)?,
+            Edit::GiveOwners => next.give_owners()?,
             Edit::BeginDropTenant(id) => next.begin_drop_tenant(id)?,
             Edit::FinishDropTenant(certificate) => next.finish_drop_tenant(certificate)?,
             Edit::BeginPurge(oids, at) => {
@@ -80,6 +84,7 @@ impl Snapshot {
             Edit::AlterTable(table) => next.alter_table(table)?,
             Edit::DropTable(id) => {
                 next.tables.remove(id).ok_or_else(|| no_table(*id))?;
+                next.forget_rights(id.0);
                 next.check_views(self)?;
             }
             Edit::ChangePrivate(tenant, oid, edits) => next.change_private(tenant, *oid, edits)?,
@@ -88,6 +93,8 @@ impl Snapshot {
             Edit::DropRole(name) => next.drop_role(name)?,
             Edit::GrantConnect(role, tenant) => next.grant(role, tenant)?,
             Edit::RevokeConnect(role, tenant) => next.revoke(role, tenant)?,
+            Edit::GrantRole(oid, member, admin) => next.grant_role(*oid, member, *admin)?,
+            Edit::RevokeRole(oid, member, admin) => next.revoke_role(*oid, member, *admin)?,
             Edit::SetMockNonce(nonce) => next.mock_nonce = next.mock_nonce.or(Some(*nonce)),
         }
         Ok(next)
@@ -110,6 +117,9 @@ impl Snapshot {
                 TenantState::Active => error,
                 TenantState::Dropping => error.with_detail("It is being dropped."),
             });
+        }
+        if let Some(owner) = tenant.owner {
+            self.check_role(owner)?;
         }
         self.take_oid(tenant.oid)?;
         self.tenants.insert(tenant.id.clone(), Arc::new(tenant.clone()));
@@ -232,6 +242,7 @@ impl Snapshot {
         for edit in edits {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
             private.apply(edit, |oid| self.take_oid(oid), is_taken)?;
+            self.check_roles_of(edit)?;
         }
         let before = self.private.get(id).cloned().unwrap_or_default();
         if self.temporary.is_empty() {
@@ -290,15 +301,9 @@ impl Snapshot {
 
     fn drop_role(&mut self, name: &RoleName) -> Result<()> {
         let role = self.roles.get(name).ok_or_else(|| no_role(name))?;
-        if !role.connect.is_empty() {
-            let granted: Vec<String> = role.connect.iter().map(|id| format!("privileges for database {id}")).collect();
-            let message = format!("role \"{name}\" cannot be dropped because some objects depend on it");
-            return Err(Error::new(ErrorKind::InUse, message)
-                .with_detail(granted.join("\n"))
-                .with_hint("REVOKE CONNECT on them first."));
-        }
+        self.check_nothing_depends(role)?;
         self.check_other_login_operator(name)?;
-        self.roles.remove(name);
+        self.forget_role(name);
         Ok(())
     }
 

@@ -33,6 +33,10 @@ pub struct Tenant {
     /// What sessions in the tenant's database begin with.
     #[serde(default, skip_serializing_if = "SettingDefaults::is_empty")]
     pub settings: SettingDefaults,
+    /// The OID of the role that owns the tenant's database; `None` in a store of before there were owners
+    /// ([`Edit::GiveOwners`](crate::Edit::GiveOwners)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<u32>,
     /// The comment on the tenant's database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,

@@ -75,6 +75,7 @@ mod tests {
                     created_micros: 1,
                     quotas: Quotas::default(),
                     settings: Default::default(),
+                    owner: None,
                     comment: None,
                 }))
             };

@@ -11,14 +11,16 @@
 //! private_sequence#alto#16393   a Sequence of the tenant's own
 //! private_view#alto#16394   a SqlView of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
+//! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or the schema, in the tenant's database
+//! private_defaults#alto#16401   a DefaultRights: the rights on what a role makes there
 //! drop#0000016385     a DropCertificate
 //! pending#flights-16390   true: a table of the store that is being created or dropped
 //! ```
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Error, ErrorKind, MockNonce, Private, Result, Role, Sequence, Snapshot, SqlView, Table, TableId,
-    Tenant, TenantId,
+    DropCertificate, Error, ErrorKind, MockNonce, ObjectRights, Private, Result, Role, Sequence, Snapshot, SqlView,
+    Table, TableId, Tenant, TenantId, rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -98,6 +100,14 @@ pub(crate) fn private_sequence_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_sequence#{tenant}#{id}"))
 }
 
+fn private_rights_key(tenant: &TenantId, oid: u32) -> RowKey {
+    key(format!("private_rights#{tenant}#{oid}"))
+}
+
+fn private_defaults_key(tenant: &TenantId, role: u32) -> RowKey {
+    key(format!("private_defaults#{tenant}#{role}"))
+}
+
 fn private_view_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_view#{tenant}#{id}"))
 }
@@ -108,7 +118,8 @@ pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
 
 /// The key prefixes of everything that a tenant has defined.
 pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
-    let kinds = ["private_table", "private_sequence", "private_view", "private_space"];
+    let kinds =
+        ["private_table", "private_sequence", "private_view", "private_space", "private_rights", "private_defaults"];
     kinds.into_iter().map(move |kind| format!("{kind}#{tenant}#").into())
 }
 
@@ -204,6 +215,8 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.tables, &new.tables, |id| private_table_key(tenant, *id), writes);
         maps(&old.sequences, &new.sequences, |id| private_sequence_key(tenant, *id), writes);
         maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
+        maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
+        maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
         let space = |space: &u32| private_space_key(tenant, *space);
         writes.extend(new.spare.difference(&old.spare).map(|spare| put(space(spare), &true)));
         writes.extend(old.spare.difference(&new.spare).map(|spare| delete(space(spare))));
@@ -268,6 +281,16 @@ impl Loaded {
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;
                 private.spare.insert(space);
+            }
+            ("private_rights", of) => {
+                let rights: ObjectRights = decode(row)?;
+                let (private, oid) = self.private(row, of)?;
+                private.rights.insert(oid, Arc::new(rights));
+            }
+            ("private_defaults", of) => {
+                let defaults: DefaultRights = decode(row)?;
+                let (private, role) = self.private(row, of)?;
+                private.defaults.insert(role, Arc::new(defaults));
             }
             ("role", _) => {
                 let role: Role = decode(row)?;

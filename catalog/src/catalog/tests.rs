@@ -1,9 +1,10 @@
 //! The catalog in a memory store: persistence, conflicts, recovery after crashes.
 
 use super::*;
+use crate::rights::{AclItem, DATABASE_OWNER, ListChange, ListOf, ObjectKind, Privileges};
 use crate::{
-    ColumnDefinition, Quotas, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState, TenantStore,
-    snapshot::FIRST_OID, tenant_store::Writes,
+    ColumnDefinition, PrivateEdit, Quotas, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState,
+    TenantStore, snapshot::FIRST_OID, tenant_store::Writes,
 };
 use keyspan_storage::{
     FamilyName, GcRule, Mutation, RowKey, RowMutation,
@@ -29,6 +30,7 @@ fn new_tenant(id: &str) -> impl Fn(&Snapshot) -> Result<Edit> + Send + Sync + us
             created_micros: 1,
             quotas: Quotas::default(),
             settings: Default::default(),
+            owner: None,
             comment: None,
         }))
     }
@@ -89,16 +91,28 @@ async fn what_was_committed_is_there_after_a_restart() {
     catalog.commit(new_tenant("alto")).await.unwrap();
     catalog.commit(new_tenant("bari")).await.unwrap();
     catalog.commit(new_table("t")).await.unwrap();
-    let role = |oid| Role { name: "ana".into(), oid, login: true, operator: false, secret: None, ..Role::default() };
+    let role = |oid| Role { name: "ana".into(), oid, login: true, operator: false, ..Role::default() };
     catalog.commit(|snapshot| Ok(Edit::CreateRole(role(snapshot.next_oid)))).await.unwrap();
     catalog.commit(|_| Ok(Edit::GrantConnect("ana".into(), TenantId::new("alto").unwrap()))).await.unwrap();
+    let alto = TenantId::new("alto").unwrap();
+    catalog.commit(|_| Ok(Edit::GiveOwners)).await.unwrap();
+    let grant = |snapshot: &Snapshot| {
+        let grantee = snapshot.role("ana").unwrap().oid;
+        let (grantor, privileges) = (DATABASE_OWNER, Privileges::SELECT);
+        let item = AclItem { grantee, grantor, privileges, grantable: privileges };
+        let table = ListOf::Object(snapshot.table("t").unwrap().id.0);
+        let tables = ListOf::Default { role: grantee, kind: ObjectKind::Relation, in_schema: true };
+        let lists = [table, tables].map(|of| PrivateEdit::ChangeList(of, ListChange::Grant(item)));
+        Ok(Edit::ChangePrivate(alto.clone(), snapshot.tenant("alto").unwrap().oid, lists.into()))
+    };
+    catalog.commit(grant).await.unwrap();
     catalog.drop_tenant(&TenantId::new("bari").unwrap(), "keyspan", 5).await.unwrap();
     catalog.commit(alter("t", |table| table.set_options(&[("cf.max_versions".into(), "2".into())]))).await.unwrap();
     let again = Catalog::open(store.clone()).await.unwrap();
     assert_eq!(*again.snapshot(), *catalog.snapshot());
     assert_eq!(again.snapshot().drops.len(), 1);
-    assert_eq!(again.snapshot().next_oid, FIRST_OID + 4);
-    assert_eq!(physical(&store).await, ["catalog", "t-16386"]);
+    assert_eq!(again.snapshot().next_oid, FIRST_OID + 6);
+    assert_eq!(physical(&store).await, ["catalog", "private", "t-16386"]);
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ async fn make_tenant(catalog: &Catalog, tenant: &str) {
         created_micros: 1,
         quotas: Quotas::default(),
         settings: Default::default(),
+        owner: None,
         comment: None,
     };
     catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();

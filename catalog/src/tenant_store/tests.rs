@@ -27,6 +27,7 @@ async fn catalog() -> (Catalog, Arc<Table>) {
             created_micros: 1,
             quotas: Quotas::default(),
             settings: Default::default(),
+            owner: None,
             comment: None,
         };
         catalog.commit(|snapshot| Ok(Edit::CreateTenant(create(snapshot.next_oid)))).await.unwrap();

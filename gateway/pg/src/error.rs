@@ -98,6 +98,12 @@ states! {
     GENERATED_ALWAYS = "428C9";
     /// A warning.
     WARNING = "01000";
+    /// A GRANT that gave nothing, or not all.
+    PRIVILEGE_NOT_GRANTED = "01007";
+    /// A REVOKE that took nothing, or not all.
+    PRIVILEGE_NOT_REVOKED = "01006";
+    /// A grant that makes no sense, or that the grantor may not make.
+    INVALID_GRANT_OPERATION = "0LP01";
     /// A write in a read-only transaction.
     READ_ONLY_SQL_TRANSACTION = "25006";
     /// A statement that needs a transaction block, outside of one.
@@ -459,6 +465,7 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::Duplicate => SqlState::DUPLICATE_OBJECT,
         CatalogKind::SequenceEnds => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+        CatalogKind::InvalidGrant => SqlState::INVALID_GRANT_OPERATION,
         CatalogKind::Recursion => SqlState::INVALID_OBJECT_DEFINITION,
         CatalogKind::Reserved => SqlState::RESERVED_NAME,
         CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,

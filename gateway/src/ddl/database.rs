@@ -46,6 +46,7 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
             created_micros,
             quotas,
             settings: BTreeMap::new(),
+            owner: None,
             comment: None,
         }))
     };

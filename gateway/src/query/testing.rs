@@ -96,6 +96,7 @@ pub(crate) fn snapshot() -> Snapshot {
                 created_micros: NOW,
                 quotas: Quotas::default(),
                 settings: Default::default(),
+                owner: None,
                 comment: None,
             }),
         )
