@@ -18,6 +18,7 @@ use crate::{
         statement_time::StatementTime,
     },
     resources::STREAMS,
+    rights::{self, Grantee, Needs},
     sequences::LastValues,
     settings::pending::PendingSettings,
 };
@@ -29,7 +30,7 @@ use datafusion::{
     config::ConfigOptions,
     error::Result,
 };
-use keyspan_catalog::{Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
+use keyspan_catalog::{Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
 use std::{
     any::Any,
     collections::BTreeMap,
@@ -41,6 +42,8 @@ use std::{
 pub struct StatementContext {
     /// The role.
     pub role: String,
+    /// The role's OID; `None` in a session without a log-in.
+    pub role_oid: Option<u32>,
     /// The database.
     pub database: String,
     /// The tenant; `None` for the operator's database.
@@ -75,9 +78,44 @@ pub struct StatementContext {
     pub cancelled: CancelFlag,
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
+    /// The rights that the statement needs, as they are found.
+    pub(crate) needs: Arc<Needs>,
 }
 
 impl StatementContext {
+    /// Who runs the statement, as far as rights go.
+    pub(crate) fn grantee(&self) -> Grantee<'_> {
+        Grantee { role: self.role_oid, tenant: self.tenant.as_ref() }
+    }
+
+    /// Checks that the role has the rights that the statement needs, by the newest catalog.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(crate) fn authorize(&self) -> std::result::Result<(), SqlError> {
+        match &self.instance {
+            Some(instance) => self.needs.check(self.grantee(), &instance.catalog.snapshot()),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the role has one of some rights on a sequence, by the newest catalog.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(crate) fn authorize_sequence(
+        &self,
+        sequence: &Sequence,
+        privileges: Privileges,
+    ) -> std::result::Result<(), SqlError> {
+        let (Some(instance), Some(tenant)) = (&self.instance, &self.tenant) else { return Ok(()) };
+        let catalogs = (&*instance.catalog.snapshot(), &*self.snapshot);
+        if rights::has_any(self.grantee(), catalogs, sequence.id, privileges) {
+            return Ok(());
+        }
+        Err(rights::denied(&self.snapshot, tenant, sequence.id))
+    }
+
     /// The next number of a sequence.
     ///
     /// # Errors

@@ -183,8 +183,8 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::LockingQuery(query) => {
-            let rows = Box::pin(locking::rows(session, query, parameters)).await?;
-            Ok(Outcome::Rows { tag: "SELECT", rows })
+            let (rows, needs) = Box::pin(locking::rows(session, query, parameters)).await?;
+            Ok(Outcome::Rows { tag: "SELECT", rows, needs })
         }
         Statement::Query(query) => Box::pin(answer(session, prepared, query, parameters)).await,
         Statement::Explain(explained) => {
@@ -207,11 +207,11 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             };
             let options = explain::ExplainOptions { analyze: explained.analyze, verbose: explained.verbose };
             let rows = explain::explain(&query.context, &plan, options).await?;
-            Ok(Outcome::Rows { tag: "EXPLAIN", rows })
+            Ok(Outcome::Rows { tag: "EXPLAIN", rows, needs: query.statement_context().needs.clone() })
         }
         Statement::ExplainDropDatabase(name) => {
             let rows = ddl::explain_drop_database(session, name).await?;
-            Ok(Outcome::Rows { tag: "EXPLAIN", rows })
+            Ok(Outcome::Rows { tag: "EXPLAIN", rows, needs: Arc::default() })
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
@@ -280,24 +280,26 @@ async fn answer(
     }
     if let Some((query, plan)) = prepared.plans.take_ready() {
         let rows = Box::pin(query.run(plan)).await?;
-        return Ok(Outcome::Rows { tag: "SELECT", rows });
+        let needs = query.statement_context().needs.clone();
+        return Ok(Outcome::Rows { tag: "SELECT", rows, needs });
     }
     let view = session.view().await?;
     if session.takes_fast_path()
-        && let Some(rows) = prepared.point_read(&parameters, &view)
+        && let Some((rows, needs)) = prepared.point_read(session, &parameters, &view)?
     {
-        return Ok(Outcome::Rows { tag: "SELECT", rows });
+        return Ok(Outcome::Rows { tag: "SELECT", rows, needs });
     }
     let of_values = session.query_of_cached(view)?.with_parameters(&parameters);
+    let needs = of_values.statement_context().needs.clone();
     if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
-        return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)? });
+        return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)?, needs });
     }
     let values = (prepared.parameters.as_slice(), parameters.clone());
     let (of_values, plan) = Box::pin(prepared.plans.optimized(of_values, query, values)).await?;
     let physical = Box::pin(of_values.physical(&plan)).await?;
     prepared.plans.keep_physical(&of_values, &parameters, &physical)?;
     let rows = of_values.run_physical(&plan, physical)?;
-    Ok(Outcome::Rows { tag: "SELECT", rows })
+    Ok(Outcome::Rows { tag: "SELECT", rows, needs })
 }
 
 /// In a failed transaction only its end is accepted.
@@ -338,28 +340,32 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
                 let message = "DECLARE CURSOR can only be used in transaction blocks";
                 return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
             }
-            let rows = match &declare.query {
+            let (rows, needs) = match &declare.query {
                 SelectQuery::Locking(query) => locking::rows(session, query, parameters).await?,
                 SelectQuery::Plain(query) => {
                     let (query, plan) = plan_query(session, query, &parameters).await?;
-                    query.run(with_parameters(plan, parameters)?).await?
+                    let rows = query.run(with_parameters(plan, parameters)?).await?;
+                    (rows, query.statement_context().needs.clone())
                 }
             };
             let depth = session.savepoint_depth();
             let at_micros = session.instance.clock.now_micros();
             let (scroll, hold) = (declare.scroll, declare.hold);
             let told = CursorInfo { name: declare.name.clone(), text: declare.text.clone(), at_micros, scroll, hold };
-            session.cursors.declare(declare.name.clone(), rows, told, depth)?;
+            session.cursors.declare(declare.name.clone(), (rows, needs), told, depth)?;
             if !session.in_transaction() {
                 session.cursors.commit();
             }
             "DECLARE CURSOR".to_owned()
         }
         CursorStatement::Fetch(fetch) => {
+            let needs = session.cursors.needs(&fetch.name)?;
+            session.authorize(&needs)?;
             let rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
-            return Ok(Outcome::Rows { tag: "FETCH", rows });
+            return Ok(Outcome::Rows { tag: "FETCH", rows, needs });
         }
         CursorStatement::Move(fetch) => {
+            session.authorize(session.cursors.needs(&fetch.name)?.as_ref())?;
             let mut rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
             let mut count = 0;
             while let Some(batch) = rows.try_next().await.map_err(SqlError::from)? {

@@ -2,6 +2,10 @@
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Snapshot, TenantStore};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Who a session is; fixed at authentication. What it may do, the catalog says at each statement
 /// ([`check_rights`](Identity::check_rights)).
@@ -18,6 +22,18 @@ pub struct Identity {
     pub database: String,
     /// The only door to rows.
     pub rows: TenantStore,
+    /// The version of the newest catalog by which it may be here; [`u64::MAX`] before the first check.
+    pub(crate) checked: Checked,
+}
+
+/// The version of a catalog that was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked(Arc<AtomicU64>);
+
+impl Default for Checked {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
 }
 
 impl Identity {
@@ -27,6 +43,15 @@ impl Identity {
     /// # Errors
     /// 57P01, which ends the session.
     pub fn check_rights(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.checked.0.load(Ordering::Relaxed) == snapshot.version {
+            return Ok(());
+        }
+        self.look(snapshot)?;
+        self.checked.0.store(snapshot.version, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn look(&self, snapshot: &Snapshot) -> Result<()> {
         let ended = |why: String| {
             let message = "terminating connection due to administrator command";
             Err(SqlError::new(SqlState::ADMIN_SHUTDOWN, message).with_detail(why))
@@ -49,7 +74,7 @@ impl Identity {
                 false => ended(format!("Role \"{}\" is no operator any more.", self.role)),
             };
         };
-        if role.operator || role.connect.contains(id) {
+        if snapshot.tenant(id.as_str()).is_some_and(|tenant| snapshot.may_connect(role, tenant)) {
             return Ok(());
         }
         ended(format!("Role \"{}\" may not connect to database \"{}\" any more.", self.role, self.database))

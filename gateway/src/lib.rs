@@ -53,6 +53,7 @@ pub mod audit;
 pub mod notifications;
 pub mod purges;
 pub mod resources;
+pub mod rights;
 pub(crate) mod row_locks;
 pub(crate) mod row_numbers;
 pub mod sequences;

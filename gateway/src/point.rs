@@ -27,13 +27,16 @@ mod write;
 
 use crate::lock::Mutex;
 use crate::{
+    dml::needs::on_target,
     pg::{error::Result, names::SearchPath},
+    rights::Needs,
     sql::ast::Statement,
     view::View,
     write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
+use keyspan_catalog::Table;
 use std::sync::Arc;
 use write::Write;
 
@@ -44,6 +47,23 @@ enum Plan {
     Write(Write),
 }
 
+impl Plan {
+    /// The table that it reads or writes.
+    fn table(&self) -> &Table {
+        match self {
+            Self::Read(read) => read.table(),
+            Self::Write(write) => write.table(),
+        }
+    }
+}
+
+/// What a statement was compiled to, and the rights that it needs.
+#[derive(Debug)]
+struct Planned {
+    plan: Plan,
+    needs: Arc<Needs>,
+}
+
 /// A statement that goes around the optimizer.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -51,7 +71,7 @@ pub(crate) struct Compiled {
     pub(crate) parameters: Vec<DataType>,
     /// The columns of its rows; `None` for a write.
     pub(crate) columns: Option<SchemaRef>,
-    plan: Arc<Plan>,
+    plan: Arc<Planned>,
 }
 
 /// A statement as the client knows it: what it was compiled to anew has to have the same parameters and columns.
@@ -67,7 +87,7 @@ pub(crate) struct Analysed<'a> {
 
 /// What a prepared statement keeps of its compiled form, for one version of the catalog and one path of names.
 #[derive(Debug, Default)]
-pub(crate) struct CompiledPlan(Mutex<Option<(Seen, Option<Arc<Plan>>)>>);
+pub(crate) struct CompiledPlan(Mutex<Option<(Seen, Option<Arc<Planned>>)>>);
 
 /// What it was compiled for.
 type Seen = (u64, Arc<SearchPath>);
@@ -91,7 +111,9 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
         Statement::Delete(delete) => (Plan::Write(Write::delete(delete, &mut parameters, view)?), None),
         _ => return None,
     };
-    Some(Compiled { parameters: parameters.types()?, columns, plan: Arc::new(plan) })
+    let needs = Arc::<Needs>::default();
+    needs.add(&view.snapshot, plan.table().id.0, on_target(statement), None);
+    Some(Compiled { parameters: parameters.types()?, columns, plan: Arc::new(Planned { plan, needs }) })
 }
 
 impl CompiledPlan {
@@ -102,7 +124,7 @@ impl CompiledPlan {
     }
 
     /// What the statement is compiled to for the view's catalog.
-    fn plan(&self, statement: &Analysed<'_>, view: &View) -> Option<Arc<Plan>> {
+    fn plan(&self, statement: &Analysed<'_>, view: &View) -> Option<Arc<Planned>> {
         let mut kept = self.0.lock();
         let seen = (view.snapshot.version, view.path.clone());
         if let Some((known, plan)) = &*kept
@@ -119,31 +141,44 @@ impl CompiledPlan {
         plan
     }
 
-    /// The rows of a query that goes around the optimizer; `None` for one that does not.
+    /// The rows of a query that goes around the optimizer, and the rights that it needs; `None` for one that does not.
+    ///
+    /// # Errors
+    /// Those of `authorize`, which checks these rights.
     pub(crate) fn read(
         &self,
         statement: &Analysed<'_>,
         values: &[ScalarValue],
         view: &View,
-    ) -> Option<SendableRecordBatchStream> {
-        match self.plan(statement, view)?.as_ref() {
-            Plan::Read(read) if view.pushdown => read.rows(view, values),
-            _ => None,
+        authorize: impl FnOnce(&Needs) -> Result<()>,
+    ) -> Result<Option<(SendableRecordBatchStream, Arc<Needs>)>> {
+        let Some(planned) = self.plan(statement, view) else { return Ok(None) };
+        match &planned.plan {
+            Plan::Read(read) if view.pushdown => {
+                authorize(&planned.needs)?;
+                Ok(read.rows(view, values).map(|rows| (rows, planned.needs.clone())))
+            }
+            _ => Ok(None),
         }
     }
 
     /// The writes of a statement that goes around the optimizer, and the number of rows; `None` for one that does not.
     ///
     /// # Errors
-    /// Those of the general way.
+    /// Those of the general way, and of `authorize`.
     pub(crate) async fn write(
         &self,
         statement: &Analysed<'_>,
         values: &[ScalarValue],
         view: &View,
+        authorize: impl FnOnce(&Needs) -> Result<()>,
     ) -> Result<Option<(WriteSet, u64)>> {
-        match self.plan(statement, view).as_deref() {
-            Some(Plan::Write(write)) if view.pushdown => write.run(view, values).await,
+        let Some(planned) = self.plan(statement, view) else { return Ok(None) };
+        match &planned.plan {
+            Plan::Write(write) if view.pushdown => {
+                authorize(&planned.needs)?;
+                write.run(view, values).await
+            }
             _ => Ok(None),
         }
     }

@@ -32,6 +32,7 @@ use crate::{
         error::{SqlError, SqlState},
         names::{RelationName, Schema},
     },
+    rights::Needs,
     view::View,
 };
 use datafusion::{
@@ -41,7 +42,7 @@ use datafusion::{
     logical_expr::Expr,
     physical_plan::{ExecutionPlan, filter::FilterExec, joins::HashJoinExec},
 };
-use keyspan_catalog::Relation;
+use keyspan_catalog::{Privileges, Relation};
 use std::sync::Arc;
 use table::Form;
 
@@ -71,8 +72,9 @@ pub fn within_budget(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
 }
 
 /// The table functions `cells` and `raw` over a view, by name.
-pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
-    let function = |form| -> Arc<dyn TableFunctionImpl> { Arc::new(TableForm { view: view.clone(), form }) };
+pub(crate) fn functions(view: &View, needs: &Arc<Needs>) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+    let function =
+        |form| -> Arc<dyn TableFunctionImpl> { Arc::new(TableForm { view: view.clone(), needs: needs.clone(), form }) };
     vec![("cells", function(Form::Cells)), ("raw", function(Form::Raw))]
 }
 
@@ -80,6 +82,7 @@ pub fn functions(view: &View) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)>
 #[derive(Debug)]
 struct TableForm {
     view: View,
+    needs: Arc<Needs>,
     form: Form,
 }
 
@@ -100,6 +103,7 @@ impl TableFunctionImpl for TableForm {
         };
         match self.view.find(&RelationName { schema, name: bare.to_owned() }) {
             Some((_, Relation::Table(table))) => {
+                self.needs.add(&self.view.snapshot, table.id.0, Privileges::SELECT, None);
                 Ok(Arc::new(KeyspanTable::of(Arc::clone(table), self.view.clone(), self.form)))
             }
             _ => Err(DataFusionError::External(Box::new(SqlError::undefined_relation(name)))),

@@ -36,6 +36,7 @@ use datafusion::{
     sql::sqlparser::ast,
 };
 use futures::{StreamExt, TryStreamExt, future::BoxFuture};
+use keyspan_catalog::{Privileges, Table};
 use std::sync::{Arc, LazyLock};
 
 pub mod as_of;
@@ -73,6 +74,11 @@ impl Query {
     /// What the statement knows.
     pub(crate) fn statement_context(&self) -> &Arc<StatementContext> {
         &self.statement
+    }
+
+    /// Notes a right that the statement needs on a table.
+    pub(crate) fn needs(&self, table: &Table, privileges: Privileges) {
+        self.statement.needs.add(&self.view.snapshot, table.id.0, privileges, None);
     }
 
     /// Makes the session for one statement: tables of the view's snapshot (with a leading `tenant` column for the
@@ -227,6 +233,7 @@ impl Query {
         plan: &LogicalPlan,
         physical: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream> {
+        self.statement.authorize()?;
         provider::within_budget(&physical)?;
         Ok(for_client(joins::run(&self.context, plan, physical)?))
     }
@@ -236,6 +243,7 @@ impl Query {
     /// # Errors
     /// 53400.
     pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
+        self.statement.authorize()?;
         provider::within_budget(&physical)?;
         Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
     }
@@ -243,8 +251,9 @@ impl Query {
 
 /// A DataFusion session for a statement, over the rows that a view sees.
 pub(crate) fn over(statement: Arc<StatementContext>, view: &View) -> SessionContext {
+    let needs = statement.needs.clone();
     let context = context(statement, schemas::Rows::of(view));
-    for (name, function) in crate::provider::functions(view) {
+    for (name, function) in crate::provider::functions(view, &needs) {
         context.register_udtf(name, function);
     }
     context
@@ -371,6 +380,7 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
 
 /// Optimises a plan; one that may take long on the threads of [`planning`].
 pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+    authorize(context)?;
     if planning::is_short_plan(plan) {
         return context.state_ref().read().optimize(plan);
     }
@@ -380,12 +390,24 @@ pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> Pl
 
 /// The physical plan of one that was optimised; one that may take long on the threads of [`planning`].
 pub(crate) async fn physical(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
+    authorize(context)?;
     let state = context.state();
     if planning::is_short_plan(plan) {
         return state.query_planner().create_physical_plan(plan, &state).await;
     }
     let plan = plan.clone();
     planning::away(async move { state.query_planner().create_physical_plan(&plan, &state).await }).await
+}
+
+/// Checks that the statement's role has the rights that its plan needs: before anything is read for it, statistics
+/// included.
+///
+/// # Errors
+/// 42501.
+pub(crate) fn authorize(context: &SessionContext) -> PlanResult<()> {
+    let state = context.state_ref();
+    let authorized = StatementContext::within(state.read().config_options())?.authorize();
+    authorized.map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
 /// The rows with the names and types of columns that the client receives.

@@ -33,6 +33,7 @@ const GATEWAY: &[&[&str]] = &[
         "notifications",
         "purges",
         "resources",
+        "rights",
         "row_locks",
         "row_numbers",
         "sequences",

@@ -15,6 +15,7 @@ mod listening;
 mod pending_ddl;
 pub(crate) mod plan_cache;
 pub(crate) mod prepared;
+mod rights;
 mod temporary;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,6 +37,7 @@ use crate::{
     },
     point,
     query::plan_cache::PreparedPlan,
+    rights::Needs,
     sequences::LastValues,
     sql::ast::Statement,
     view::{View, budget::ScanBudget},
@@ -110,17 +112,30 @@ impl Prepared {
         point::Analysed { statement: &self.statement, parameters: &self.parameters, columns }
     }
 
-    /// Its rows, if it is a query that goes around the optimizer.
-    pub(crate) fn point_read(&self, values: &[ScalarValue], view: &View) -> Option<SendableRecordBatchStream> {
-        self.kept.read(&self.analysed(), values, view)
+    /// Its rows and the rights that they need, if it is a query that goes around the optimizer.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(crate) fn point_read(
+        &self,
+        session: &Session,
+        values: &[ScalarValue],
+        view: &View,
+    ) -> Result<Option<(SendableRecordBatchStream, Arc<Needs>)>> {
+        self.kept.read(&self.analysed(), values, view, |needs| session.authorize(needs))
     }
 
     /// Its writes and the number of rows, if it is a write that goes around the optimizer.
     ///
     /// # Errors
-    /// Those of the general way.
-    pub(crate) async fn point_write(&self, values: &[ScalarValue], view: &View) -> Result<Option<(WriteSet, u64)>> {
-        self.kept.write(&self.analysed(), values, view).await
+    /// Those of the general way; 42501.
+    pub(crate) async fn point_write(
+        &self,
+        session: &Session,
+        values: &[ScalarValue],
+        view: &View,
+    ) -> Result<Option<(WriteSet, u64)>> {
+        self.kept.write(&self.analysed(), values, view, |needs| session.authorize(needs)).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a role may do once its password was right: the one place where an [`Identity`] is made.
 
 use crate::{
-    identity::Identity,
+    identity::{Checked, Identity},
     instance::Instance,
     pg::error::{Result, SqlError, SqlState},
 };
@@ -34,6 +34,7 @@ pub fn identify(instance: &Instance, role: &str, database: &str) -> Result<Ident
         operator,
         database: database.to_owned(),
         rows,
+        checked: Checked::default(),
     };
     if database == OPERATOR_DATABASE {
         return if known.operator {
@@ -46,9 +47,10 @@ pub fn identify(instance: &Instance, role: &str, database: &str) -> Result<Ident
         return Err(unknown(database)
             .with_hint("Operators connect to database \"keyspan\"; every other database is a tenant's, by its id."));
     }
-    let granted = |tenant: &&Arc<Tenant>| known.operator || known.connect.contains(&tenant.id);
+    let granted = |tenant: &&Arc<Tenant>| snapshot.may_connect(known, tenant);
     let Some(tenant) = snapshot.tenant(database).filter(granted) else {
-        let hint = "An operator makes it with CREATE DATABASE, and lets a role in with GRANT CONNECT ON DATABASE.";
+        let hint =
+            "An operator makes it with CREATE DATABASE … OWNER, and lets others in with GRANT CONNECT ON DATABASE.";
         return Err(unknown(database).with_hint(hint));
     };
     Ok(identity(false, TenantStore::of_session(store, tenant)))

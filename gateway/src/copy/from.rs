@@ -9,10 +9,11 @@ use crate::{
         codec::format::utf8,
         error::{Result, SqlError, SqlState},
     },
+    rights::Needs,
     session::Session,
     sql::ast::copy::{CopyFormat, CopyFrom, CopyOptions, Header},
 };
-use keyspan_catalog::Value;
+use keyspan_catalog::{Privileges, Value};
 
 /// Characters of a line or field that a context shows.
 const SHOWN_CHARS_MAX: usize = 100;
@@ -37,6 +38,8 @@ pub struct CopyIn {
     /// Whether the first line is still to come.
     header: bool,
     count: u64,
+    /// The right to put rows into the table: checked with each part.
+    needs: Needs,
 }
 
 impl CopyIn {
@@ -46,6 +49,9 @@ impl CopyIn {
     /// What is wrong with the table or the columns.
     pub async fn begin(session: &mut Session, copy: &CopyFrom) -> Result<Self> {
         let view = session.view().await?;
+        let needs = Needs::default();
+        needs.add(&view.snapshot, view.writable(&copy.table)?.id.0, Privileges::INSERT, None);
+        session.authorize(&needs)?;
         let load = Load::new(session, view, &copy.table, &copy.columns).await?;
         let names: Vec<String> = load.columns().map(|(name, _)| name.to_owned()).collect();
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -59,7 +65,7 @@ impl CopyIn {
         };
         let header = options.header != Header::No;
         let fields = Fields::default();
-        Ok(Self { load, options, force_not_null, force_null, names, records, fields, header, count: 0 })
+        Ok(Self { load, options, force_not_null, force_null, names, records, fields, header, count: 0, needs })
     }
 
     /// Whether the client is to send binary.
@@ -111,6 +117,7 @@ impl CopyIn {
     }
 
     async fn write(&mut self, session: &mut Session, last: bool) -> Result<()> {
+        session.authorize(&self.needs)?;
         self.load.write(session, last).await.map_err(|Failed { error, row }| match row {
             Some(row) => self.at_line(error, row),
             None => error,

@@ -84,7 +84,7 @@ async fn on_table(
         session.instance.catalog.commit(edit).await?;
         return Ok(());
     }
-    check_owner(table)?;
+    check_owner(session, table, false)?;
     let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let now = snapshot.private_of(Some(&tenant)).and_then(|own| own.tables.get(&id)).ok_or_else(gone)?;
@@ -100,6 +100,7 @@ async fn on_view(
     column: Option<u16>,
     text: &Option<String>,
 ) -> Result<()> {
+    session.check_owner(view.id, false)?;
     let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let now = snapshot.private_of(Some(&tenant)).and_then(|own| own.views.get(&view.id));

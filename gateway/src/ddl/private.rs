@@ -1,7 +1,7 @@
 //! Private tables: what a tenant's own roles define in its database.
 //!
-//! Whoever may connect to a tenant's database may define tables in it and change and drop all of its private ones.
-//! Shared tables are there too, by the same names: they are the operator's.
+//! Whoever may CREATE in the schema `public` may define tables; they belong to the role that made them, which may change
+//! and drop them. Shared tables are there too, by the same names: they are the operator's.
 
 use super::{
     column_defaults::ColumnClauses,
@@ -43,6 +43,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
+    check_create(session, place)?;
     let options = without_storage_parameters(session, &create.options);
     let definition = definition_of(&CreateTable { options, ..create.clone() });
     let draft = Table::define_private(TableId(FIRST_OID), &definition)?;
@@ -82,7 +83,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
         }
         return Err(alter.name.missing("relation"));
     };
-    check_owner(&table)?;
+    check_owner(session, &table, false)?;
     let mut actions = Vec::with_capacity(alter.actions.len());
     for action in &alter.actions {
         if let Some(what) = passed_over(&table, action) {
@@ -128,7 +129,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     for name in &drop.names {
         match find(session, name) {
             Some((place, table)) => {
-                check_owner(&table)?;
+                check_owner(session, &table, true)?;
                 if found.iter().all(|(_, other)| other.id != table.id) {
                     found.push((place, table));
                 }
@@ -195,6 +196,7 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
+    session.check_create()?;
     let edit = |snapshot: &Snapshot| {
         let id = snapshot.next_oid.max(FIRST_OID);
         Ok(vec![PrivateEdit::CreateSequence(Sequence::define(id, &create.name, &create.options)?)])
@@ -213,7 +215,10 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
             && (name.schema.is_some() || session.search_path().named().contains(&Schema::Public));
         let own = snapshot.private_of(Some(&tenant)).filter(|_| in_reach);
         match own.and_then(|private| private.sequence(name)) {
-            Some(_) => names.push(name),
+            Some(sequence) => {
+                session.check_owner(sequence.id, true)?;
+                names.push(name);
+            }
             None if drop.if_exists => skipped(session, &format!("sequence \"{name}\" does not exist")),
             None => return Err(name.missing("sequence")),
         }
@@ -250,6 +255,8 @@ pub(super) async fn change(
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
 ) -> Result<()> {
     let (tenant, oid) = tenant(session)?;
+    let maker = session.identity.role_oid;
+    let derive = |snapshot: &Snapshot| Ok(owned_by(maker, derive(snapshot)?));
     if session.in_transaction() {
         return session.define(derive).await;
     }
@@ -265,6 +272,25 @@ pub(super) async fn change(
     };
     catalog.commit(edit).await?;
     Ok(())
+}
+
+/// The edits, and those that give what they make to the role that makes it.
+pub(super) fn owned_by(maker: Option<u32>, mut edits: Vec<PrivateEdit>) -> Vec<PrivateEdit> {
+    let Some(role) = maker else { return edits };
+    let made = edits.iter().filter_map(|edit| match edit {
+        PrivateEdit::CreateTable(table) => Some(table.id.0),
+        PrivateEdit::CreateSequence(sequence) => Some(sequence.id),
+        PrivateEdit::CreateView(view) => Some(view.id),
+        _ => None,
+    });
+    let owned: Vec<_> = made.map(|oid| PrivateEdit::Own(oid, role)).collect();
+    edits.extend(owned);
+    edits
+}
+
+/// Checks that the session may make a relation in a schema: everybody may make temporary ones.
+pub(crate) fn check_create(session: &Session, place: Schema) -> Result<()> {
+    if place == Schema::Temporary { Ok(()) } else { session.check_create() }
 }
 
 /// Makes a change of what the tenant has in `public`, or of what the session has for itself.
@@ -290,9 +316,10 @@ fn find(session: &Session, name: &RelationName) -> Option<(Schema, Arc<Table>)> 
     }
 }
 
-pub(super) fn check_owner(table: &Table) -> Result<()> {
+/// Checks that a table is the tenant's own, and its owner's rights the session's.
+pub(super) fn check_owner(session: &Session, table: &Table, drops: bool) -> Result<()> {
     if table.is_private() {
-        return Ok(());
+        return session.check_owner(table.id.0, drops);
     }
     let message = format!("must be owner of table {}", table.name);
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)

@@ -133,7 +133,7 @@ pub(super) async fn alter(
         session.forget_rows(table);
     }
     let (before, after) = (alteration.before.clone(), alteration.after.clone());
-    let edits = alteration.into_edits();
+    let edits = super::private::owned_by(session.identity.role_oid, alteration.into_edits());
     let draft = Arc::new(session.drafted(&numbered, &edits)?);
     fill(session, &view, &draft, (&before, &after)).await?;
     if in_transaction {

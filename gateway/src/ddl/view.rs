@@ -4,7 +4,7 @@
 //! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
 use super::{
-    private::{change, change_in, tenant},
+    private::{change, change_in, check_create, tenant},
     skipped,
 };
 use crate::lookup;
@@ -45,7 +45,11 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         }
         place = Schema::Temporary;
     }
+    check_create(session, place)?;
     let there = view.find(&RelationName::within(place, create.name.name.as_str()));
+    if let Some((_, Relation::View(old))) = there.as_ref().filter(|_| create.or_replace) {
+        session.check_owner(old.id, false)?;
+    }
     if create.or_replace && matches!(there, Some((_, Relation::Table(_)))) {
         return Err(SqlError { hint: None, ..wrong_kind(&create.name, "view") });
     }
@@ -84,7 +88,10 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()
     check_tenants(session, "ALTER VIEW")?;
     let tenant = tenant(session)?.0;
     let place = match session.find(&alter.name) {
-        Some((place, Found::View(_))) => place,
+        Some((place, Found::View(view))) => {
+            session.check_owner(view.id, false)?;
+            place
+        }
         Some(_) => return Err(wrong_kind(&alter.name, "view")),
         None if alter.if_exists => {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
@@ -137,7 +144,10 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     let mut views: Vec<(Schema, u32)> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
         match session.find(name) {
-            Some((place, Found::View(view))) => views.push((place, view.id)),
+            Some((place, Found::View(view))) => {
+                session.check_owner(view.id, true)?;
+                views.push((place, view.id));
+            }
             Some(_) => return Err(wrong_kind(name, "view")),
             None if drop.if_exists => skipped(session, &format!("view \"{name}\" does not exist")),
             None => return Err(name.missing("view")),

@@ -2,6 +2,7 @@
 
 use super::{
     insert, merge,
+    needs::on_target,
     returning::{self, Returned},
     target::Target,
     update_delete, upsert,
@@ -53,7 +54,7 @@ impl<'a> BoundWrite<'a> {
     pub(crate) async fn new(query: &Query, statement: &'a Statement, hints: &[Option<DataType>]) -> Result<Self> {
         let view = &query.view;
         let returning = returning::items(statement);
-        Ok(match statement {
+        let bound = match statement {
             Statement::Insert(insert) => {
                 let (target, named) = insert::resolve(view, insert)?;
                 let called = insert::called(insert, &target);
@@ -73,7 +74,10 @@ impl<'a> BoundWrite<'a> {
             }
             Statement::Merge(merge) => Self::of_merge(query, merge, hints).await?,
             _ => return Err(not_a_write()),
-        })
+        };
+        // Before its SELECT is planned, which leaves what is read of the target to this.
+        query.needs(&bound.target.table, on_target(statement));
+        Ok(bound)
     }
 
     async fn of_merge(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Self> {
@@ -121,7 +125,9 @@ impl<'a> BoundWrite<'a> {
         parameters: &[ScalarValue],
         ranges: bool,
     ) -> Result<(WriteSet, u64, Option<SendableRecordBatchStream>)> {
+        // Conflicts and ranges are looked up around the plan.
         let (target, select) = (&self.target, &self.select);
+        query.statement_context().authorize()?;
         let mut returned = Returned::new(self.returning);
         let (writes, count) = match &self.kind {
             Kind::Insert(insert, named) => {

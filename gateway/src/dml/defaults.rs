@@ -27,7 +27,7 @@ use datafusion::{
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
-    Sequence, SqlType, Table, Value,
+    Privileges, Sequence, SqlType, Table, Value,
     table::{ColumnDefault, DefaultValue},
 };
 use std::sync::Arc;
@@ -60,10 +60,15 @@ impl Defaults {
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
                     let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
-                    Source::Next(found.cloned().ok_or_else(|| {
+                    let sequence = found.cloned().ok_or_else(|| {
                         let message = format!("the sequence of column \"{}\" does not exist", column.name);
                         SqlError::new(SqlState::UNDEFINED_TABLE, message)
-                    })?)
+                    })?;
+                    // As in PostgreSQL, the sequence of an identity column is part of its table.
+                    if column.identity.is_none() {
+                        statement.authorize_sequence(&sequence, Privileges::USAGE | Privileges::UPDATE)?;
+                    }
+                    Source::Next(sequence)
                 }
                 DefaultValue::Expression => {
                     let select = super::select::select(vec![parsed(&default.sql)?], Vec::new(), None)?;

@@ -24,6 +24,7 @@ pub(super) async fn whole_prefix(
     if target.table.history_micros.is_some() {
         return Ok(None);
     }
+    query.statement_context().authorize()?;
     let physical = query.context.state().create_physical_plan(plan).await?;
     let Some(range) = scanned_range(&physical).filter(is_prefix) else { return Ok(None) };
     let keys_only =

@@ -11,7 +11,7 @@
 
 use crate::{
     ddl::{
-        private::{change_in, check_on_commit, is_there, tenant, without_storage_parameters},
+        private::{change_in, check_create, check_on_commit, is_there, tenant, without_storage_parameters},
         skipped,
         table::pairs,
     },
@@ -107,6 +107,7 @@ async fn create_and_fill(
         let message = format!("relation \"{}\" already exists", create.name);
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
     }
+    check_create(session, place)?;
     let query = session.query(view.clone())?.with_parameters(&parameters);
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
@@ -147,6 +148,7 @@ async fn make(
 ) -> Result<u64> {
     let mut rows = 0;
     if let Some((query, plan)) = source {
+        query.statement_context().authorize()?;
         let mut load = Load::filling(session, view, table.clone()).await?;
         let mut batches = query.run(plan).await?;
         while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {

@@ -21,6 +21,7 @@ use crate::{
         ident::quoted,
     },
     query::with_parameters,
+    rights::Needs,
     session::{Lock, Session},
     sql::{ast::LockingQuery, locking::locked, names::table_name},
     view::View,
@@ -37,6 +38,7 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
+use keyspan_catalog::{Privileges, Relation, Table};
 use keyspan_storage::RowKey;
 use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
@@ -64,7 +66,7 @@ pub(super) async fn rows(
     session: &mut Session,
     query: &LockingQuery,
     parameters: Vec<ScalarValue>,
-) -> Result<SendableRecordBatchStream> {
+) -> Result<(SendableRecordBatchStream, Arc<Needs>)> {
     let view = session.view().await?;
     rows_at(session, view, query, parameters).await
 }
@@ -75,7 +77,7 @@ async fn rows_at(
     view: View,
     query: &LockingQuery,
     parameters: Vec<ScalarValue>,
-) -> Result<SendableRecordBatchStream> {
+) -> Result<(SendableRecordBatchStream, Arc<Needs>)> {
     let LockingQuery { query, unlocked } = query;
     let mut planned_query = Cow::Borrowed(unlocked.as_ref());
     let mut locking = Vec::new();
@@ -122,14 +124,31 @@ async fn rows_at(
     }
     let (pin, store) = (view.pin.clone(), view.rows.clone());
     let planned = session.query(view)?.with_parameters(&parameters);
+    for table in locked_tables(query, &planned.view)? {
+        planned.needs(&table, Privileges::SELECT | Privileges::UPDATE);
+    }
     let plan = planned.plan(&planned_query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;
-    Ok(match () {
+    let rows = match () {
         () if locking.is_empty() => rows,
         () if locking.iter().all(|table| table.nonblock.is_none()) => noted(rows, locking),
         () => Taking { rows, locking, pin, store, skip, wanted, batch: None }.into_stream(),
-    })
+    };
+    Ok((rows, planned.statement_context().needs.clone()))
+}
+
+/// The tables whose rows a query locks, whether or not there is a transaction to hold them.
+pub(super) fn locked_tables(query: &ast::Query, view: &View) -> Result<Vec<Arc<Table>>> {
+    let mut query = query.clone();
+    let mut tables = Vec::new();
+    for locked in locked(&mut query) {
+        let TableFactor::Table { name, .. } = &*locked.factor else { continue };
+        if let Some((_, Relation::Table(table))) = view.find(&table_name(name)?) {
+            tables.push(table.clone());
+        }
+    }
+    Ok(tables)
 }
 
 /// 0A000 for a view, as for a query.

@@ -1,7 +1,8 @@
 //! What a statement gives to its client.
 
-use crate::{copy::CopyIn, sql::ast::copy::CopyOptions};
+use crate::{copy::CopyIn, rights::Needs, sql::ast::copy::CopyOptions};
 use datafusion::execution::SendableRecordBatchStream;
+use std::sync::Arc;
 
 /// The outcome of a statement.
 pub enum Outcome {
@@ -12,6 +13,8 @@ pub enum Outcome {
         tag: &'static str,
         /// The rows.
         rows: SendableRecordBatchStream,
+        /// The rights that they need: checked before each part of them.
+        needs: Arc<Needs>,
     },
     /// The rows of a `COPY … TO STDOUT`.
     CopyOut {

@@ -65,5 +65,6 @@ pub(crate) fn text_rows(tag: &'static str, schema: SchemaRef, rows: &[Vec<String
     let batch = RecordBatch::try_new(schema.clone(), columns)
         .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
     let rows = futures::stream::iter([Ok(batch)]);
-    Ok(Outcome::Rows { tag, rows: Box::pin(RecordBatchStreamAdapter::new(schema, rows)) })
+    let rows = Box::pin(RecordBatchStreamAdapter::new(schema, rows));
+    Ok(Outcome::Rows { tag, rows, needs: Arc::default() })
 }

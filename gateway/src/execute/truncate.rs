@@ -6,11 +6,14 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
+    rights::Needs,
     session::Session,
     write_set::WriteSet,
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Error, ErrorKind, Private, PrivateEdit, Sequence, Snapshot, Table, table::DefaultValue};
+use keyspan_catalog::{
+    Error, ErrorKind, Private, PrivateEdit, Privileges, Sequence, Snapshot, Table, table::DefaultValue,
+};
 use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
 use std::sync::Arc;
 
@@ -75,7 +78,9 @@ fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit
                 default.value = DefaultValue::Next(new.id);
             }
         }
-        edits.extend([PrivateEdit::DropSequence(old), PrivateEdit::CreateSequence(new)]);
+        let id = new.id;
+        let moved = PrivateEdit::MoveRights(old, id);
+        edits.extend([moved, PrivateEdit::DropSequence(old), PrivateEdit::CreateSequence(new)]);
     }
     (table, edits)
 }
@@ -91,6 +96,14 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
             found.push(table);
         }
     }
+    let needs = Needs::default();
+    for table in &found {
+        needs.add(&view.snapshot, table.id.0, Privileges::TRUNCATE, None);
+        if restart && table.is_private() {
+            session.check_owner(table.id.0, false)?;
+        }
+    }
+    session.authorize(&needs)?;
     let mut written = WriteSet::default();
     let apart = |table: &Arc<Table>| by_rows && table.is_private();
     for table in found.iter().filter(|table| apart(table)) {

@@ -96,7 +96,7 @@ async fn in_own_transaction(session: &mut Session, prepared: &Prepared, paramete
 async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
     let view = session.view().await?;
     if session.takes_fast_path()
-        && let Some((writes, count)) = prepared.point_write(parameters, &view).await?
+        && let Some((writes, count)) = prepared.point_write(session, parameters, &view).await?
     {
         let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
         // The view goes first: it shares what the transaction has written so far.
@@ -126,13 +126,14 @@ async fn planned(
         taken.put(&query);
     }
     let write = BoundWrite::new(&query, statement, &[]).await?;
+    let needs = query.statement_context().needs.clone();
     let (writes, count, rows) = write.run(&query, parameters, autocommit).await?;
     // The view goes first: it shares what the transaction has written so far.
     drop((write, query));
     let tag = command_tag(statement)?;
     session.write(&pin, writes).await?;
     Ok(match rows {
-        Some(rows) => Outcome::Rows { tag, rows },
+        Some(rows) => Outcome::Rows { tag, rows, needs },
         None => Outcome::Done(format!("{tag} {count}")),
     })
 }

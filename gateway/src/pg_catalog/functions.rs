@@ -19,6 +19,7 @@ use datafusion::{
     logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
+use keyspan_catalog::Privileges;
 use std::{ops::RangeInclusive, sync::Arc};
 
 type Values<'a> = &'a [ScalarValue];
@@ -347,15 +348,17 @@ fn sequences() -> Vec<RowFunction> {
     let ints = |name, arity, run| row_function(name, arity, DataType::Int64, run).with_volatility(Volatility::Volatile);
     vec![
         ints("nextval", 1..=1, |values, statement| match text_of(&values[0]) {
-            Some(name) => {
-                given_number(objects::sequence(statement, &name).and_then(|sequence| statement.next_number(sequence)))
-            }
+            Some(name) => given_number(objects::sequence(statement, &name).and_then(|sequence| {
+                statement.authorize_sequence(sequence, Privileges::USAGE | Privileges::UPDATE)?;
+                statement.next_number(sequence)
+            })),
             None => Ok(ScalarValue::Int64(None)),
         }),
         ints("currval", 1..=1, |values, statement| match text_of(&values[0]) {
-            Some(name) => given_number(
-                objects::sequence(statement, &name).and_then(|sequence| statement.last_values.current(sequence)),
-            ),
+            Some(name) => given_number(objects::sequence(statement, &name).and_then(|sequence| {
+                statement.authorize_sequence(sequence, Privileges::USAGE | Privileges::SELECT)?;
+                statement.last_values.current(sequence)
+            })),
             None => Ok(ScalarValue::Int64(None)),
         }),
         ints("lastval", 0..=0, |_, statement| given_number(statement.last_values.newest())),
@@ -364,9 +367,10 @@ fn sequences() -> Vec<RowFunction> {
                 return Ok(ScalarValue::Int64(None));
             };
             let called = values.get(2).is_none_or(|called| bool_of(called) != Some(false));
-            given_number(
-                objects::sequence(statement, &name).and_then(|sequence| statement.set_number(sequence, last, called)),
-            )
+            given_number(objects::sequence(statement, &name).and_then(|sequence| {
+                statement.authorize_sequence(sequence, Privileges::UPDATE)?;
+                statement.set_number(sequence, last, called)
+            }))
         }),
     ]
 }

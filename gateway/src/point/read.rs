@@ -52,6 +52,11 @@ impl Read {
         Some(Self { table, key, layout, columns, reversed, limit })
     }
 
+    /// Its table.
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// The columns of its rows.
     pub(super) fn columns(&self) -> &SchemaRef {
         self.layout.schema()

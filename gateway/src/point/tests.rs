@@ -31,7 +31,7 @@ fn is_compiled(prepared: &Prepared) -> bool {
 async fn answer(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> String {
     let done = async {
         match session.execute(prepared, parameters).await? {
-            Outcome::Rows { rows, tag } => {
+            Outcome::Rows { rows, tag, .. } => {
                 let schema = rows.schema();
                 let batches: Vec<_> = rows.try_collect().await.map_err(crate::pg::error::SqlError::from)?;
                 let names: Vec<_> = schema.fields().iter().map(|field| format!("{field:?}")).collect();

@@ -26,7 +26,7 @@ use datafusion::{
     sql::sqlparser::ast::{self},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Table, Value};
 use keyspan_storage::{Columns, Mutation, Row, RowSet, Scan};
 use std::collections::HashSet;
 
@@ -149,6 +149,11 @@ impl Write {
         let target = Target::of(view, &table.table).ok()?;
         let key = by_key(&target, comparisons, parameters, view)?;
         Some(Self { target, how: How::Delete { key } })
+    }
+
+    /// Its table.
+    pub(super) fn table(&self) -> &Table {
+        &self.target.table
     }
 
     /// What it writes, and how many rows. `None` when the values are such that the general way has to see to them.

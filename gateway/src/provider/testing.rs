@@ -305,6 +305,8 @@ impl World {
             pending: Arc::default(),
             ear: Arc::default(),
             instance: None,
+            needs: Arc::default(),
+            role_oid: None,
         };
         with_small_groups(query::over(Arc::new(statement), &view))
     }

@@ -21,6 +21,7 @@ use crate::pg::plan::placeholders::has_placeholder;
 use crate::{
     pg::{error::Result, plan::apply::outer_columns},
     provider::KeyspanTable,
+    rights::Needs,
     view::View,
 };
 use arrow::datatypes::{DataType, Field};
@@ -98,6 +99,8 @@ enum Entry {
 struct Plan {
     key: CacheKey,
     plan: LogicalPlan,
+    /// The rights that it needs.
+    needs: Arc<Needs>,
     permit: Option<Arc<OwnedSemaphorePermit>>,
     /// What is kept of its physical plan, once it was a short one.
     physical: OnceLock<Template>,
@@ -153,6 +156,7 @@ impl PreparedPlan {
             Entry::Optimized(plan, fixed)
                 if plan.key.is(query) && fixed.iter().all(|(at, value)| parameters.get(*at) == Some(value)) =>
             {
+                query.statement.needs.adopt(&plan.needs);
                 Some(Arc::clone(plan))
             }
             _ => None,
@@ -169,6 +173,7 @@ impl PreparedPlan {
         parameters: &[ScalarValue],
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(plan) = self.optimized_for(query, parameters) else { return Ok(None) };
+        query.statement.authorize()?;
         match plan.physical.get() {
             Some(template) => template.rebound(query, parameters).await,
             None => Ok(None),
@@ -214,7 +219,10 @@ impl PreparedPlan {
         let known = {
             let kept = self.0.lock();
             match &*kept {
-                Entry::Planned(plan) if plan.key.is(&query) => Found::Planned(Arc::clone(plan)),
+                Entry::Planned(plan) if plan.key.is(&query) => {
+                    query.statement.needs.adopt(&plan.needs);
+                    Found::Planned(Arc::clone(plan))
+                }
                 Entry::Never(key) if key.is(&query) => Found::Never,
                 _ => Found::Nothing,
             }
@@ -244,7 +252,8 @@ impl PreparedPlan {
                 Ok(optimized) if may_be_kept(&optimized)? => {
                     let bound = bound(&optimized, &parameters, &query.view, &options)?;
                     let (key, permit) = (CacheKey::of(&query), plan.permit.clone());
-                    let kept = Plan { key, plan: optimized, permit, physical: OnceLock::new() };
+                    let needs = plan.needs.clone();
+                    let kept = Plan { key, plan: optimized, needs, permit, physical: OnceLock::new() };
                     self.keep(Entry::Optimized(Arc::new(kept), fixed));
                     return Ok((query, bound));
                 }
@@ -279,7 +288,8 @@ fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Entry {
             Err(_) => return Entry::None,
         },
     };
-    Entry::Planned(Arc::new(Plan { key: CacheKey::of(query), plan, permit, physical: OnceLock::new() }))
+    let needs = query.statement.needs.clone();
+    Entry::Planned(Arc::new(Plan { key: CacheKey::of(query), plan, needs, permit, physical: OnceLock::new() }))
 }
 
 /// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of

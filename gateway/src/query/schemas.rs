@@ -19,7 +19,7 @@ use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
     error::{DataFusionError, Result},
 };
-use keyspan_catalog::Table;
+use keyspan_catalog::{Privileges, Table};
 use std::{fmt, sync::Arc};
 
 /// The schema of users' tables with their hidden keys as a column: what writes read.
@@ -149,6 +149,16 @@ impl Schema {
         all.filter(move |view| self.statement.is_temporary(view.id) == temporary).map(|view| view.name.clone())
     }
 
+    /// Notes that the statement, or the view that it is planned for, reads a relation. What a write reads of its target
+    /// is for the write to say (`dml::needs`), which has done so before.
+    fn needs_read(&self, relation: u32) {
+        let needs = &self.statement.needs;
+        if self.form == RowForm::Keyed && needs.has(relation) {
+            return;
+        }
+        needs.add(&self.statement.snapshot, relation, Privileges::SELECT, self.nesting.reader());
+    }
+
     fn has(&self, place: Place, name: &str) -> bool {
         match place {
             Place::Public => self.statement.table(name).is_some() || self.statement.view(name).is_some(),
@@ -166,6 +176,7 @@ impl Schema {
             system => return pg_catalog::relation(system.name(), name, &self.statement),
         };
         if let Some(table) = table {
+            self.needs_read(table.id.0);
             return self.rows.0(table, self.form).map(Some);
         }
         if self.form != RowForm::Present {
@@ -174,6 +185,7 @@ impl Schema {
         let view =
             if place == Place::Temporary { self.statement.temporary_view(name) } else { self.statement.view(name) };
         let Some(view) = view else { return Ok(None) };
+        self.needs_read(view.id);
         let opened = Box::pin(views::open(view, &self.statement, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
     }

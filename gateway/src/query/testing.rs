@@ -145,6 +145,8 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         pending: Arc::default(),
         ear: Arc::default(),
         instance: None,
+        needs: Arc::default(),
+        role_oid: None,
     }
 }
 

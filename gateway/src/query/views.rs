@@ -34,18 +34,25 @@ pub const OPENED_MAX: usize = 512;
 pub struct Nesting {
     depth: usize,
     opened: Arc<AtomicUsize>,
+    /// The owner of the innermost view; `None` outside of views, and in those of the session itself.
+    reader: Option<u32>,
 }
 
 impl Nesting {
-    /// One deeper.
-    fn enter(&self) -> Result<Self> {
+    /// With whose rights relations are read: those of the view's owner, or of the session.
+    pub(super) fn reader(&self) -> Option<u32> {
+        self.reader
+    }
+
+    /// One deeper, in a view of an owner.
+    fn enter(&self, reader: Option<u32>) -> Result<Self> {
         let opened = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let what = if self.depth >= DEPTH_MAX {
             format!("views read views more than {DEPTH_MAX} deep")
         } else if opened > OPENED_MAX {
             format!("a statement reads more than {OPENED_MAX} views, those that they read included")
         } else {
-            return Ok(Self { depth: self.depth + 1, opened: self.opened.clone() });
+            return Ok(Self { depth: self.depth + 1, opened: self.opened.clone(), reader });
         };
         Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, what).with_hint("CREATE TABLE AS keeps what a view shows."))
     }
@@ -61,8 +68,10 @@ pub async fn open(
     rows: &Rows,
     nesting: &Nesting,
 ) -> Result<Arc<dyn TableProvider>> {
-    let nested = nesting.enter()?;
     let temporary = statement.is_temporary(view.id);
+    let owner = statement.snapshot.owner_of(statement.tenant.as_ref(), view.id);
+    // A temporary view is the session's own; inside of another's view there is none.
+    let nested = nesting.enter((!temporary).then_some(owner))?;
     let query = view_binding::opened(view, |number| statement.numbered(number));
     let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
     let context = nested_context(statement.clone(), rows.clone(), nested);

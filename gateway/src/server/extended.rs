@@ -10,6 +10,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         types,
     },
+    rights::Needs,
     server::{
         connection::{Connection, Failure},
         copy,
@@ -43,7 +44,8 @@ pub(crate) struct Portal {
 
 enum PortalState {
     Bound(Vec<ScalarValue>),
-    Running(RowsUnderWay),
+    /// With the rights that the rows need.
+    Running(RowsUnderWay, Arc<Needs>),
     Done,
 }
 
@@ -185,12 +187,12 @@ impl Connection {
             let values = std::mem::take(values);
             portal.state = PortalState::Done;
             match guard.run(session.execute(prepared, values)).await?? {
-                Outcome::Rows { tag, rows } => {
+                Outcome::Rows { tag, rows, needs } => {
                     let encoder = match &portal.encoder {
                         Some(encoder) => encoder.clone(),
                         None => RowEncoder::new(rows.schema(), &portal.formats)?,
                     };
-                    portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)));
+                    portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)), needs);
                 }
                 // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.
                 Outcome::CopyOut { rows, options } => {
@@ -204,10 +206,11 @@ impl Connection {
                 Outcome::Empty => return Ok(Reply::Empty),
             }
         }
-        let PortalState::Running(rows) = &mut portal.state else {
+        let PortalState::Running(rows, needs) = &mut portal.state else {
             // Its rows were all sent before: there are none left.
             return Ok(Reply::Complete("SELECT 0".to_owned()));
         };
+        session.authorize(needs)?;
         Ok(match rows.send(rows_max, &mut guard, output).await? {
             Some(tag) => {
                 portal.state = PortalState::Done;

@@ -81,7 +81,7 @@ impl Connection {
         };
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
-            Outcome::Rows { tag, rows } => {
+            Outcome::Rows { tag, rows, .. } => {
                 let encoder = RowEncoder::new(columns(&prepared, &rows.schema()), &[])?;
                 encoder.describe(&mut output.buffer);
                 RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?

@@ -51,6 +51,7 @@ impl Session {
         StatementContext {
             cancelled: crate::pg::cancel_flag::CancelFlag::default(),
             role: self.identity.role.clone(),
+            role_oid: self.identity.role_oid,
             database: self.identity.database.clone(),
             tenant: view.rows.tenant().cloned(),
             operator: self.identity.operator,
@@ -67,6 +68,7 @@ impl Session {
             objects: self.objects.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
+            needs: Arc::default(),
         }
     }
 

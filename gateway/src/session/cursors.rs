@@ -7,6 +7,7 @@
 use crate::{
     context::introspection::CursorInfo,
     pg::error::{Result, SqlError, SqlState},
+    rights::Needs,
     sql::ast::session::Direction,
 };
 use arrow::{
@@ -44,6 +45,8 @@ struct Cursor {
     told: CursorInfo,
     /// How many savepoints there were when it was declared; `None` when its transaction is over.
     depth: Option<usize>,
+    /// The rights that its rows need.
+    needs: Arc<Needs>,
 }
 
 impl Cursors {
@@ -54,7 +57,7 @@ impl Cursors {
     pub(crate) fn declare(
         &mut self,
         name: String,
-        stream: SendableRecordBatchStream,
+        (stream, needs): (SendableRecordBatchStream, Arc<Needs>),
         told: CursorInfo,
         depth: usize,
     ) -> Result<()> {
@@ -65,7 +68,7 @@ impl Cursors {
         }
         let schema = stream.schema();
         let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll)));
-        self.open.insert(name, Cursor { schema, rows, told, depth: Some(depth) });
+        self.open.insert(name, Cursor { schema, rows, told, depth: Some(depth), needs });
         self.tell();
         Ok(())
     }
@@ -84,6 +87,14 @@ impl Cursors {
     /// 34000.
     pub(crate) fn schema(&self, name: &str) -> Result<SchemaRef> {
         self.get(name).map(|cursor| cursor.schema.clone())
+    }
+
+    /// The rights that a cursor's rows need: each FETCH checks them.
+    ///
+    /// # Errors
+    /// 34000.
+    pub(crate) fn needs(&self, name: &str) -> Result<Arc<Needs>> {
+        self.get(name).map(|cursor| cursor.needs.clone())
     }
 
     /// The rows that a FETCH gives: read as they are asked for.

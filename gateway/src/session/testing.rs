@@ -3,7 +3,11 @@
 
 use super::{Prepared, Session};
 use crate::execute::Outcome;
-use crate::{identity::Identity, instance::Instance, sql::ast::Statement};
+use crate::{
+    identity::{Checked, Identity},
+    instance::Instance,
+    sql::ast::Statement,
+};
 use arrow::{
     datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},
@@ -60,8 +64,14 @@ impl World {
 
     pub(crate) fn operator(&self) -> Session {
         let rows = TenantStore::of_operator(self.instance.catalog.store().clone());
-        let identity =
-            Identity { role: "keyspan".into(), role_oid: None, operator: true, database: "keyspan".into(), rows };
+        let identity = Identity {
+            role: "keyspan".into(),
+            role_oid: None,
+            operator: true,
+            database: "keyspan".into(),
+            rows,
+            checked: Checked::default(),
+        };
         Session::new(self.instance.clone(), identity, 1)
     }
 
@@ -75,7 +85,14 @@ impl World {
     pub(crate) fn tenant(&self, name: &str) -> Session {
         let snapshot = self.instance.catalog.snapshot();
         let rows = TenantStore::of_session(self.instance.catalog.store().clone(), snapshot.tenant(name).unwrap());
-        let identity = Identity { role: "ana".into(), role_oid: None, operator: false, database: name.into(), rows };
+        let identity = Identity {
+            role: "ana".into(),
+            role_oid: None,
+            operator: false,
+            database: name.into(),
+            rows,
+            checked: Checked::default(),
+        };
         Session::new(self.instance.clone(), identity, 2)
     }
 }

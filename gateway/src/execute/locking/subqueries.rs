@@ -81,7 +81,7 @@ pub(crate) async fn take(
         let query = LockingQuery::from(Box::new(query.clone()));
         let given = rows_at(session, view.clone(), &query, parameters.to_vec()).await;
         // The statement was analysed: what is not there by itself is there around it.
-        let mut given = given.map_err(|error| match error.state {
+        let (mut given, _) = given.map_err(|error| match error.state {
             SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => nested(),
             _ => error,
         })?;
