@@ -9,8 +9,10 @@ mod audit;
 mod column_defaults;
 mod comment;
 mod database;
+mod membership;
 pub(crate) mod private;
 mod rewrite_rows;
+mod rights;
 mod role;
 mod session_defaults;
 pub(crate) mod table;
@@ -38,7 +40,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::AlterView(_) => "ALTER VIEW",
         Definition::DropViews(_) => "DROP VIEW",
         Definition::Comment(_) => "COMMENT",
-        Definition::CreateDatabase(_) => "CREATE DATABASE",
+        Definition::CreateDatabase { .. } => "CREATE DATABASE",
+        Definition::Rights(change) => rights::tag(change),
         Definition::AlterDatabase { .. } => "ALTER DATABASE",
         Definition::SessionDefaults { of: SessionsOf::Database(_), .. } => "ALTER DATABASE",
         Definition::SessionDefaults { .. } => "ALTER ROLE",
@@ -55,7 +58,7 @@ pub fn tag(definition: &Definition) -> &'static str {
 pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
     let global = matches!(
         definition,
-        Definition::CreateDatabase(_)
+        Definition::CreateDatabase { .. }
             | Definition::AlterDatabase { .. }
             | Definition::SessionDefaults { .. }
             | Definition::DropDatabase { .. }
@@ -65,6 +68,7 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
             | Definition::GrantConnect { .. }
             | Definition::RevokeConnect { .. }
     );
+    let global = global || matches!(definition, Definition::Rights(change) if rights::is_global(change));
     global || session.identity.operator
 }
 
@@ -83,6 +87,8 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::AlterView(_)
         | Definition::DropViews(_)
         | Definition::Comment(_) => defines_tables(session),
+        // Who may change which rights, those rights say.
+        Definition::Rights(_) => true,
         _ => {
             session.identity.operator
                 || role::is_own_password(session, definition)
@@ -125,7 +131,8 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,
-        Definition::CreateDatabase(name) => database::create(session, name).await,
+        Definition::CreateDatabase { name, owner } => database::create(session, name, owner.as_ref()).await,
+        Definition::Rights(change) => rights::change(session, change).await,
         Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
         Definition::SessionDefaults { of, change } => session_defaults::change(session, of, change).await,
         Definition::DropDatabase { name, if_exists, force } => database::drop(session, name, *if_exists, *force).await,

@@ -27,7 +27,7 @@ use arrow::{
     datatypes::{DataType, Schema, SchemaRef},
 };
 use datafusion::{
-    error::Result as PlanResult,
+    error::{DataFusionError, Result as PlanResult},
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
     logical_expr::LogicalPlan,
     physical_plan::{ExecutionPlan, stream::RecordBatchStreamAdapter},

@@ -7,8 +7,9 @@ use crate::{
             AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
             FamilyClause, KeyClause, OnCommit, OptionClause,
         },
+        grant::Owned,
     },
-    create_table_as,
+    create_table_as, grant,
     names::as_temporary,
     sequence,
     tokens::TokenReader,
@@ -352,6 +353,9 @@ pub(crate) fn parse_alter_table(tokens: &mut TokenReader<'_>) -> Result<Definiti
     let if_exists = tokens.words("if exists");
     tokens.words("only");
     let name = tokens.table_name()?;
+    if let Some(owner) = grant::owner_to(tokens, || Owned::Table(name.clone(), if_exists))? {
+        return Ok(owner);
+    }
     let actions = tokens.list(parse_action)?;
     Ok(Definition::AlterTable(AlterTable { name, if_exists, actions }))
 }

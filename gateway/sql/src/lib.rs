@@ -33,6 +33,7 @@ mod prepared;
 // Definitions.
 mod comment;
 mod definition;
+pub mod grant;
 pub mod names;
 mod role;
 mod sequence;

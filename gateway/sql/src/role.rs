@@ -4,8 +4,9 @@ use crate::{
     ast::{
         Statement,
         definition::{Definition, RoleOptions, SessionsOf},
+        grant::Owned,
     },
-    definition, settings,
+    definition, grant, settings,
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -14,15 +15,24 @@ use keyspan_pg::error::{Result, SqlError, SqlState};
 pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;
     let name = tokens.name()?;
+    tokens.words("with");
+    let mut owner = None;
+    if tokens.words("owner") {
+        tokens.token(&Token::Eq);
+        owner = Some(grant::role(tokens)?);
+    }
     if !tokens.at_end() && tokens.peek_nth(0).is_some_and(|token| matches!(token, Token::Word(_))) {
         return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", tokens.head().to_uppercase())));
     }
-    Ok(Definition::CreateDatabase(name))
+    Ok(Definition::CreateDatabase { name, owner })
 }
 
 pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;
     let name = tokens.name()?;
+    if let Some(owner) = grant::owner_to(tokens, || Owned::Database(name.clone()))? {
+        return Ok(owner);
+    }
     let verb = tokens.head();
     if matches!(verb.as_str(), "set" | "reset") && tokens.peek_nth(1) != Some(&Token::LParen) {
         return session_defaults(tokens, SessionsOf::Database(name));
@@ -141,11 +151,11 @@ fn parse_role_options(tokens: &mut TokenReader<'_>) -> Result<RoleOptions> {
                 continue;
             }
             // Every role has these already.
-            "inherit" | "nocreatedb" | "nocreaterole" | "noreplication" | "nobypassrls" => false,
-            "createdb" | "createrole" | "noinherit" | "replication" | "bypassrls" | "in" | "role" | "admin"
-            | "user" | "sysid" => {
+            "inherit" | "noinherit" => options.inherit.replace(word == "inherit").is_some(),
+            "nocreatedb" | "nocreaterole" | "noreplication" | "nobypassrls" => false,
+            "createdb" | "createrole" | "replication" | "bypassrls" | "in" | "role" | "admin" | "user" | "sysid" => {
                 return Err(SqlError::unsupported(format!("role option {}", word.to_uppercase())).with_hint(
-                    "Roles have LOGIN, PASSWORD, VALID UNTIL, CONNECTION LIMIT and SUPERUSER (an operator).",
+                    "Roles have LOGIN, PASSWORD, VALID UNTIL, CONNECTION LIMIT, INHERIT and SUPERUSER (an operator).",
                 ));
             }
             _ => return Err(here),
@@ -181,34 +191,4 @@ pub(crate) fn parse_drop_roles(tokens: &mut TokenReader<'_>) -> Result<Definitio
     tokens.advance();
     let if_exists = tokens.words("if exists");
     Ok(Definition::DropRoles { names: tokens.list(TokenReader::name)?, if_exists })
-}
-
-/// `GRANT CONNECT ON DATABASE … TO …`, `REVOKE CONNECT ON DATABASE … FROM …`.
-pub(crate) fn parse_grant(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    let grant = tokens.head() == "grant";
-    let verb = tokens.head().to_uppercase();
-    tokens.advance();
-    if !tokens.words("connect on database") {
-        // PostgreSQL's other privileges are not supported.
-        return Err(match tokens.peek() {
-            Some(Token::Word(_)) => SqlError::unsupported(format!("{verb} {}", tokens.head().to_uppercase()))
-                .with_hint(format!("{verb} CONNECT ON DATABASE is what a role can have.")),
-            _ => tokens.syntax_error(),
-        });
-    }
-    let databases = tokens.list(TokenReader::name)?;
-    tokens.expect_words(if grant { "to" } else { "from" })?;
-    let roles = tokens.list(|tokens| {
-        tokens.words("group");
-        tokens.name()
-    })?;
-    if tokens.words("with grant option") || tokens.words("granted by") {
-        return Err(SqlError::unsupported("a grant option"));
-    }
-    let _ = !grant && (tokens.words("restrict") || tokens.words("cascade"));
-    Ok(Statement::Definition(if grant {
-        Definition::GrantConnect { databases, roles }
-    } else {
-        Definition::RevokeConnect { databases, roles }
-    }))
 }

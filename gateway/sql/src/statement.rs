@@ -13,7 +13,7 @@
 mod tests;
 
 use crate::{
-    ast::Statement, comment, copy, cursor, definition, explain, listen, maintenance, merge, prepared, role,
+    ast::Statement, comment, copy, cursor, definition, explain, grant, listen, maintenance, merge, prepared, role,
     select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
 };
 use datafusion::sql::sqlparser::ast;
@@ -69,7 +69,8 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "explain" => explain::parse_explain(tokens, parse_one)?,
         "copy" => copy::parse_copy(tokens)?,
         "create" | "alter" | "drop" => parse_definition(tokens)?,
-        "grant" | "revoke" => role::parse_grant(tokens)?,
+        "grant" | "revoke" => grant::parse_grant(tokens)?,
+        "reassign" => grant::parse_reassign(tokens)?,
         "set" | "reset" | "show" | "discard" => settings::parse_setting(tokens)?,
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" => transaction::parse_transaction(tokens)?,
         "savepoint" | "release" => transaction::parse_savepoint(tokens)?,
@@ -118,6 +119,8 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("alter", "view") => view::parse_alter_view(tokens),
         ("drop", "view") => view::parse_drop_view(tokens),
         ("create", "database") => role::parse_create_database(tokens),
+        ("alter", "default") => grant::parse_default_privileges(tokens),
+        ("alter", "sequence") => grant::parse_alter_sequence(tokens),
         ("alter", "database") => role::parse_alter_database(tokens),
         ("drop", "database") => role::parse_drop_database(tokens),
         ("create", "role" | "user") => role::parse_create_role(tokens),

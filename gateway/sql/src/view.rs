@@ -1,8 +1,12 @@
 //! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`.
 
 use crate::{
-    ast::definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
+    ast::{
+        definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
+        grant::Owned,
+    },
     definition::{is_cascade, is_other_object},
+    grant,
     names::as_temporary,
     query,
     tokens::TokenReader,
@@ -41,15 +45,24 @@ pub(crate) fn parse_create_view(tokens: &mut TokenReader<'_>) -> Result<Definiti
     Ok(Definition::CreateView(CreateView { name, or_replace, columns, query }))
 }
 
-/// Parses an option of a view. `security_invoker` and `security_barrier` have no effect: all roles of a tenant read the
-/// same rows, and conditions call no functions of users.
+/// Parses an option of a view. `security_barrier` has no effect: conditions call no functions of users. A view reads
+/// with the rights of its owner.
+///
+/// # Errors
+/// 0A000 for `security_invoker`, but for turning it off.
 fn parse_option(tokens: &mut TokenReader<'_>) -> Result<()> {
     let name = tokens.name()?;
     if !["security_barrier", "security_invoker"].contains(&name.as_str()) {
         return Err(SqlError::unsupported(format!("option {name} of a view")));
     }
-    if tokens.token(&Token::Eq) {
-        tokens.name()?;
+    let value = match tokens.token(&Token::Eq) {
+        false => "true".to_owned(),
+        true if matches!(tokens.peek(), Some(Token::SingleQuotedString(_))) => tokens.string()?,
+        true => tokens.name()?,
+    };
+    let is_off = ["false", "off", "no", "0"].contains(&value.to_lowercase().as_str());
+    if name == "security_invoker" && !is_off {
+        return Err(SqlError::unsupported("option security_invoker of a view"));
     }
     Ok(())
 }
@@ -58,6 +71,9 @@ pub(crate) fn parse_alter_view(tokens: &mut TokenReader<'_>) -> Result<Definitio
     tokens.expect_words("view")?;
     let if_exists = tokens.words("if exists");
     let name = tokens.table_name()?;
+    if let Some(owner) = grant::owner_to(tokens, || Owned::View(name.clone(), if_exists))? {
+        return Ok(owner);
+    }
     let action = if tokens.words("rename to") {
         ViewAction::Rename(tokens.name()?)
     } else if tokens.words("rename") {

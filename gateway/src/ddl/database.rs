@@ -4,12 +4,13 @@
 //! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`](crate::purge))
 //! finishes interrupted drops and purges the tenant's bytes from files.
 
-use super::skipped;
+use super::{rights::named_owner, skipped};
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::explain,
     resources::Size,
     session::Session,
+    sql::ast::grant::RoleSpec,
 };
 use datafusion::{execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter};
 use keyspan_catalog::{
@@ -33,11 +34,13 @@ pub(super) fn tenant_id(name: &str) -> Result<TenantId> {
     })
 }
 
-pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
+pub(super) async fn create(session: &mut Session, name: &str, owner: Option<&RoleSpec>) -> Result<()> {
     let id = tenant_id(name)?;
     let created_micros = session.instance.clock.now_micros();
+    let me = session.identity.role_oid;
     let edit = |snapshot: &Snapshot| {
         let oid = snapshot.next_oid.max(FIRST_OID);
+        let owner = Some(named_owner(snapshot, me, owner.unwrap_or(&RoleSpec::Current))?);
         let (state, quotas) = (TenantState::Active, Quotas::default());
         Ok(Edit::CreateTenant(Tenant {
             id: id.clone(),
@@ -46,7 +49,7 @@ pub(super) async fn create(session: &mut Session, name: &str) -> Result<()> {
             created_micros,
             quotas,
             settings: BTreeMap::new(),
-            owner: None,
+            owner,
             comment: None,
         }))
     };

@@ -16,6 +16,7 @@ use keyspan_catalog::{Edit, Error, ErrorKind, Role, ScramSecret, Snapshot, snaps
 pub(super) fn is_own_password(session: &Session, definition: &Definition) -> bool {
     matches!(definition, Definition::AlterRole(name, RoleOptions {
         login: None, operator: None, password: Some(_), connection_limit: None, valid_until: None,
+        inherit: None,
     }) if *name == session.identity.role)
 }
 
@@ -34,6 +35,7 @@ pub(super) async fn create(session: &mut Session, name: &str, options: &RoleOpti
             secret: secret.clone().flatten(),
             connection_limit: options.connection_limit.flatten(),
             valid_until_micros: until.flatten(),
+            noinherit: options.inherit == Some(false),
             ..Role::default()
         }))
     };
@@ -53,6 +55,7 @@ pub(super) async fn alter(session: &mut Session, name: &str, options: &RoleOptio
         role.operator = options.operator.unwrap_or(role.operator);
         role.secret = secret.clone().unwrap_or(role.secret);
         role.connection_limit = options.connection_limit.unwrap_or(role.connection_limit);
+        role.noinherit = options.inherit.map_or(role.noinherit, |inherit| !inherit);
         role.valid_until_micros = until.unwrap_or(role.valid_until_micros);
         Ok(Edit::AlterRole(role))
     };

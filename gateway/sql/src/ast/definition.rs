@@ -1,5 +1,6 @@
 //! Changes of the catalog: tables, views, sequences, comments, databases, roles.
 
+use super::grant::{RightsChange, RoleSpec};
 use datafusion::sql::sqlparser::ast::{self, Expr, Query};
 use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
 use keyspan_pg::names::RelationName;
@@ -26,7 +27,12 @@ pub enum Definition {
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
-    CreateDatabase(String),
+    CreateDatabase {
+        /// The tenant.
+        name: String,
+        /// `OWNER`; `None` for the role that makes it.
+        owner: Option<RoleSpec>,
+    },
     /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: the quotas of the tenant's sessions
     AlterDatabase {
         /// The tenant.
@@ -61,6 +67,8 @@ pub enum Definition {
         /// `IF EXISTS`
         if_exists: bool,
     },
+    /// `GRANT`, `REVOKE`, `ALTER DEFAULT PRIVILEGES`, `ALTER … OWNER TO`, `REASSIGN OWNED`
+    Rights(RightsChange),
     /// `GRANT CONNECT ON DATABASE … TO …`
     GrantConnect {
         /// The tenants.
@@ -375,6 +383,8 @@ pub struct RoleOptions {
     pub connection_limit: Option<Option<u32>>,
     /// `VALID UNTIL '…'`
     pub valid_until: Option<String>,
+    /// `INHERIT`, `NOINHERIT`: whether it has the rights of the roles that it is a member of
+    pub inherit: Option<bool>,
 }
 
 impl std::fmt::Debug for RoleOptions {
@@ -383,7 +393,8 @@ impl std::fmt::Debug for RoleOptions {
         let password = self.password.as_ref().map(|password| password.as_ref().map(|_| "…"));
         let mut out = f.debug_struct("RoleOptions");
         out.field("login", &self.login).field("operator", &self.operator).field("password", &password);
-        out.field("connection_limit", &self.connection_limit).field("valid_until", &self.valid_until).finish()
+        out.field("connection_limit", &self.connection_limit).field("valid_until", &self.valid_until);
+        out.field("inherit", &self.inherit).finish()
     }
 }
 
