@@ -27,7 +27,7 @@ async fn main() -> Result<()> {
     .await?;
     run(&operator, "CREATE DATABASE example_shop").await?;
     run(&operator, "CREATE ROLE example_clerk LOGIN PASSWORD 'correct horse'").await?;
-    run(&operator, "GRANT CONNECT ON DATABASE example_shop TO example_clerk").await?;
+    run(&operator, "ALTER DATABASE example_shop OWNER TO example_clerk").await?;
 
     // The application connects to the tenant's database; the tenant is nowhere in its statements.
     let mut clerk = gateway.connect("example_clerk", "correct horse", "example_shop").await?;

@@ -33,8 +33,8 @@ use datafusion::{
 use keyspan_catalog::{Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
 use std::{
     any::Any,
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 /// What a statement knows.
@@ -80,12 +80,25 @@ pub struct StatementContext {
     pub instance: Option<Arc<Instance>>,
     /// The rights that the statement needs, as they are found.
     pub(crate) needs: Arc<Needs>,
+    /// The roles that its database knows, once they are asked for.
+    pub(crate) known_roles: Arc<OnceLock<BTreeSet<u32>>>,
 }
 
 impl StatementContext {
     /// Who runs the statement, as far as rights go.
     pub(crate) fn grantee(&self) -> Grantee<'_> {
         Grantee { role: self.role_oid, tenant: self.tenant.as_ref() }
+    }
+
+    /// The roles that a tenant's database knows, and those that the statement's role is a member of.
+    pub(crate) fn known_roles(&self) -> &BTreeSet<u32> {
+        self.known_roles.get_or_init(|| {
+            let (snapshot, tenant) = (&self.snapshot, self.tenant.as_ref());
+            let mut known = tenant.map(|tenant| snapshot.roles_in(tenant)).unwrap_or_default();
+            let me = self.role_oid.or_else(|| snapshot.role(&self.role).map(|role| role.oid));
+            known.extend(me.into_iter().flat_map(|me| snapshot.memberships(tenant, me)));
+            known
+        })
     }
 
     /// Checks that the role has the rights that the statement needs, by the newest catalog.

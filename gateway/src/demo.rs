@@ -75,7 +75,7 @@ pub fn state(snapshot: &Snapshot) -> State {
         let Some(tenant) = snapshot.tenant(name) else {
             return State::Other(format!("database \"{name}\" is not there"));
         };
-        if !snapshot.role(name).is_some_and(|role| role.login && role.connect.contains(&tenant.id)) {
+        if !snapshot.role(name).is_some_and(|role| role.login && snapshot.may_connect(role, tenant)) {
             return State::Other(format!("role \"{name}\", which is made last, is not there"));
         }
     }
@@ -145,7 +145,7 @@ async fn make_roles(operator: &mut Session, passwords: &[String; ROLES.len()]) -
     for (role, password) in ROLES.iter().zip(passwords) {
         let password = password.replace('\'', "''");
         run(operator, &format!("CREATE ROLE \"{role}\" LOGIN PASSWORD '{password}'")).await?;
-        run(operator, &format!("GRANT CONNECT ON DATABASE \"{role}\" TO \"{role}\"")).await?;
+        run(operator, &format!("ALTER DATABASE \"{role}\" OWNER TO \"{role}\"")).await?;
     }
     Ok(())
 }
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(state(), State::Other("role \"vx\", which is made last, is not there".into()));
         make_roles(&mut operator, &PASSWORDS.map(str::to_owned)).await.unwrap();
         assert_eq!(state(), State::Whole);
-        run(&mut operator, "REVOKE CONNECT ON DATABASE wn FROM wn").await.unwrap();
+        run(&mut operator, "ALTER DATABASE wn OWNER TO keyspan").await.unwrap();
         assert_eq!(state(), State::Other("role \"wn\", which is made last, is not there".into()));
         run(&mut operator, "DROP DATABASE vx").await.unwrap();
         assert_eq!(state(), State::Other("database \"vx\" is not there".into()));

@@ -31,6 +31,7 @@ mod notifications;
 pub mod objects;
 mod procs;
 pub mod rewrite;
+pub mod rights;
 mod signals;
 pub mod store_stats;
 pub mod system_columns;
@@ -48,6 +49,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_am", &[objects::access_methods]),
     (PG_CATALOG, "pg_attrdef", &[objects::defaults]),
     (PG_CATALOG, "pg_attribute", &[objects::attribute_rows, views::attribute_rows]),
+    (PG_CATALOG, "pg_auth_members", &[rights::members]),
     (PG_CATALOG, "pg_authid", &[cluster::authid_rows]),
     (PG_CATALOG, "pg_class", &[objects::classes, views::classes]),
     (PG_CATALOG, "pg_collation", &[objects::collations]),
@@ -55,6 +57,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_cursors", &[cluster::cursors]),
     (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
     (PG_CATALOG, "pg_db_role_setting", &[cluster::setting_defaults]),
+    (PG_CATALOG, "pg_default_acl", &[rights::defaults]),
     (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows]),
     (PG_CATALOG, "pg_description", &[comments::descriptions]),
     (PG_CATALOG, "pg_index", &[objects::indexes]),
@@ -83,16 +86,19 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows]),
     (PG_CATALOG, "pg_user", &[cluster::users]),
     (PG_CATALOG, "pg_views", &[views::definitions]),
+    (INFORMATION_SCHEMA, "applicable_roles", &[rights::applicable_roles]),
     (INFORMATION_SCHEMA, "character_sets", &[information::character_sets]),
     (INFORMATION_SCHEMA, "check_constraints", &[information::check_constraints]),
     (INFORMATION_SCHEMA, "columns", &[information::columns, views::standard_columns]),
     (INFORMATION_SCHEMA, "constraint_column_usage", &[information::constraint_column_usage]),
-    (INFORMATION_SCHEMA, "enabled_roles", &[information::enabled_roles]),
+    (INFORMATION_SCHEMA, "enabled_roles", &[rights::enabled_roles]),
     (INFORMATION_SCHEMA, "information_schema_catalog_name", &[information::catalog_name]),
     (INFORMATION_SCHEMA, "key_column_usage", &[information::key_column_usage]),
+    (INFORMATION_SCHEMA, "role_table_grants", &[rights::role_table_grants]),
     (INFORMATION_SCHEMA, "schemata", &[information::schemata]),
     (INFORMATION_SCHEMA, "sequences", &[information::sequences]),
     (INFORMATION_SCHEMA, "table_constraints", &[information::table_constraints]),
+    (INFORMATION_SCHEMA, "table_privileges", &[rights::table_privileges]),
     (INFORMATION_SCHEMA, "tables", &[information::tables, views::standard_tables]),
     (INFORMATION_SCHEMA, "view_column_usage", &[views::column_usage]),
     (INFORMATION_SCHEMA, "view_table_usage", &[views::table_usage]),

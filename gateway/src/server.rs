@@ -24,7 +24,7 @@ mod write_batching;
 pub use tls::TlsOptions;
 
 use crate::{
-    auth::{access::AccessRules, scram, throttle::Throttle},
+    auth::{access::AccessRules, operator, scram, throttle::Throttle},
     instance::Instance,
     lock::Mutex,
     purge,
@@ -183,6 +183,7 @@ impl Server {
         if tls.is_none() && !address.ip().to_canonical().is_loopback() {
             tracing::warn!(%address, "clients come over the network without encryption: no certificate for TLS");
         }
+        operator::give_owners(&options.instance.catalog).await;
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {
             instance: options.instance,

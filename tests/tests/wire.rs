@@ -29,6 +29,7 @@ mod wire {
     pub mod notifications;
     pub mod operator;
     pub mod postgres;
+    pub mod privileges;
     pub mod process;
     pub mod protocol;
     pub mod purge;

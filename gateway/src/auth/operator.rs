@@ -45,3 +45,23 @@ pub async fn ensure(catalog: &Catalog, password: &str) -> Result<()> {
         .await?;
     Ok(())
 }
+
+/// Gives databases of before there were owners one, whose members are all roles that may connect
+/// ([`Edit::GiveOwners`]): once, at the start.
+///
+/// A store that cannot be written serves all the same: nobody but operators has rights in such a database then.
+pub(crate) async fn give_owners(catalog: &Catalog) {
+    if catalog.snapshot().tenants.values().all(|tenant| tenant.owner.is_some()) {
+        return;
+    }
+    match catalog.commit(|_| Ok(Edit::GiveOwners)).await {
+        Ok(after) => {
+            let owners = after.tenants.values().filter_map(|tenant| Some((&tenant.id, tenant.owner?)));
+            for (tenant, owner) in owners {
+                let owner = after.role_name(owner);
+                tracing::info!(%tenant, owner, "a database has an owner, whose members are who may connect");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "databases of an earlier version have no owner yet"),
+    }
+}

@@ -1,11 +1,13 @@
 //! What is around a database: databases, roles, settings, sessions.
 //!
-//! A tenant sees its own database; roles are its own, the owner's, and those that may connect to the same database.
+//! A tenant sees its own database, and the roles that this knows ([`Snapshot::roles_in`](keyspan_catalog::Snapshot)):
+//! those that may connect to it, those that these are members of, and those that have rights in it.
 
 use super::{
     columns::{Cell, Row},
     functions::format_type,
     objects::owner,
+    rights,
 };
 use crate::pg_catalog::columns::row;
 use crate::{
@@ -37,10 +39,13 @@ pub fn databases(statement: &StatementContext) -> Vec<(u32, String)> {
 
 /// The roles that a session sees.
 pub fn roles(statement: &StatementContext) -> impl Iterator<Item = &Role> {
-    statement.snapshot.roles.values().map(AsRef::as_ref).filter(|role| {
-        let shares = role.connect.iter().any(|tenant| tenant.as_str() == statement.database);
-        statement.operator || role.name == statement.role || role.oid == owner(statement) || shares
-    })
+    let own = statement.snapshot.roles.values().map(AsRef::as_ref).filter(|role| {
+        statement.operator
+            || role.name == statement.role
+            || role.oid == owner(statement)
+            || statement.known_roles().contains(&role.oid)
+    });
+    own.chain(rights::predefined().iter())
 }
 
 /// The name of a role, as `pg_get_userbyid` gives it.
@@ -53,7 +58,8 @@ pub fn role_name(statement: &StatementContext, oid: u32) -> String {
 pub fn databases_rows(statement: &StatementContext) -> Vec<Row> {
     let one = |(oid, name): (u32, String)| {
         row! {
-            "oid" => oid, "datname" => name, "datdba" => owner(statement), "encoding" => UTF8, "datlocprovider" => "c",
+            "oid" => oid, "datdba" => rights::database_owner(statement, &name), "datacl" => rights::database_list(statement, &name),
+            "datname" => name, "encoding" => UTF8, "datlocprovider" => "c",
             "datallowconn" => true, "datconnlimit" => -1, "dattablespace" => TABLESPACE, "datcollate" => "C.UTF-8",
             "datctype" => "C.UTF-8",
         }
@@ -74,7 +80,7 @@ pub fn roles_rows(statement: &StatementContext) -> Vec<Row> {
 pub fn authid_rows(statement: &StatementContext) -> Vec<Row> {
     let one = |role: &Role| {
         row! {
-            "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => true,
+            "rolname" => role.name.clone(), "rolsuper" => role.operator, "rolinherit" => !role.noinherit,
             "rolcreaterole" => role.operator, "rolcreatedb" => role.operator, "rolcanlogin" => role.login,
             "rolconnlimit" => connection_limit(role), "rolpassword" => "********", "oid" => role.oid,
             "rolvaliduntil" => valid_until(role),

@@ -47,6 +47,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::acl::functions())
         .chain(super::comments::functions())
         .chain(super::notifications::functions())
+        .chain(super::rights::functions())
         .chain(super::signals::functions())
         .chain(sequences())
         .chain(constants());
@@ -148,36 +149,7 @@ fn session() -> Vec<RowFunction> {
             DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true))),
             |_, _| Ok(ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int32))),
         ),
-        row_function("pg_has_role", 2..=3, DataType::Boolean, |values, statement| {
-            let role = text_of(&values[values.len() - 2]).unwrap_or_default();
-            let same = role == statement.role || oid(&values[values.len() - 2]) == role_oid(statement);
-            Ok(ScalarValue::Boolean(Some(same || statement.operator)))
-        }),
-        row_function("has_table_privilege", 2..=3, DataType::Boolean, |values, statement| {
-            let wanted = &values[values.len() - 2];
-            let Some(name) = text_of(wanted) else { return Ok(ScalarValue::Boolean(None)) };
-            let known = name.parse::<u32>().is_ok() || objects::oid_of_relation(statement, &name).is_some();
-            if !known {
-                return Err(undefined_relation(&name));
-            }
-            Ok(ScalarValue::Boolean(Some(true)))
-        })
-        // Not before it is known that there are rows to ask it for: tools guard the question by EXISTS.
-        .with_volatility(Volatility::Volatile),
-        row_function("has_database_privilege", 2..=3, DataType::Boolean, |values, statement| {
-            let wanted = &values[values.len() - 2];
-            let known = cluster::databases(statement);
-            let seen = known
-                .iter()
-                .any(|(number, name)| text_of(wanted).as_ref() == Some(name) || oid(wanted) == Some(*number));
-            let creates = text_of(&values[values.len() - 1]).is_some_and(|wish| wish.to_uppercase().contains("CREATE"));
-            Ok(ScalarValue::Boolean(Some(seen && (!creates || statement.operator))))
-        }),
     ]
-}
-
-fn role_oid(statement: &StatementContext) -> Option<u32> {
-    statement.snapshot.role(&statement.role).map(|role| role.oid)
 }
 
 fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<ScalarValue> {
@@ -513,11 +485,7 @@ fn constants() -> Vec<RowFunction> {
         no("pg_relation_is_publishable", 1..=1),
         no("pg_is_wal_replay_paused", 0..=0),
         no("pg_relation_is_updatable", 2..=2),
-        yes("has_schema_privilege", 2..=3),
-        yes("has_column_privilege", 3..=4),
-        yes("has_any_column_privilege", 2..=3),
         yes("has_function_privilege", 2..=3),
-        yes("has_sequence_privilege", 2..=3),
         yes("has_type_privilege", 2..=3),
         yes("pg_type_is_visible", 1..=1),
         yes("pg_function_is_visible", 1..=1),

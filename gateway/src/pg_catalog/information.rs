@@ -4,6 +4,7 @@ use super::{
     cluster,
     columns::{Cell, Row},
     objects::{self, Attribute, KeyColumn},
+    rights,
 };
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, pg::types};
@@ -24,13 +25,11 @@ pub fn catalog_name(statement: &StatementContext) -> Vec<Row> {
 
 /// The rows of `schemata`.
 pub fn schemata(statement: &StatementContext) -> Vec<Row> {
-    let owner = cluster::role_name(statement, objects::owner(statement));
     let temporary = (!statement.snapshot.temporary.is_empty()).then(|| statement.temporary_schema());
     let names = statement.schemas().map(str::to_owned).chain(temporary);
     let one = |name: String| {
-        row! {
-            "catalog_name" => statement.database.clone(), "schema_name" => name, "schema_owner" => owner.clone(),
-        }
+        let owner = cluster::role_name(statement, rights::schema_owner(statement, &name));
+        row! { "catalog_name" => statement.database.clone(), "schema_name" => name, "schema_owner" => owner }
     };
     names.map(one).collect()
 }
@@ -38,7 +37,8 @@ pub fn schemata(statement: &StatementContext) -> Vec<Row> {
 /// The rows of `tables` but those of views.
 pub fn tables(statement: &StatementContext) -> Vec<Row> {
     let database = &statement.database;
-    let own = statement.tables().map(|table| {
+    let usable = statement.tables().filter(|table| rights::is_usable(statement, table.id.0));
+    let own = usable.map(|table| {
         let kind = if statement.is_temporary(table.id.0) { "LOCAL TEMPORARY" } else { "BASE TABLE" };
         listed(database, &schema_of(table, statement), &table.name, kind, "YES")
     });
@@ -56,7 +56,8 @@ pub fn columns(statement: &StatementContext) -> Vec<Row> {
         let columns = objects::attributes(table, statement).into_iter().zip(1_i32..);
         columns.map(|(column, number)| described((place.0, &place.1), table, &column, number)).collect::<Vec<_>>()
     };
-    statement.tables().flat_map(of_table).collect()
+    let usable = statement.tables().filter(|table| rights::is_usable(statement, table.id.0));
+    usable.flat_map(of_table).collect()
 }
 
 /// The rows of `table_constraints`.
@@ -91,7 +92,9 @@ pub fn sequences(statement: &StatementContext) -> Vec<Row> {
             "cycle_option" => if sequence.cycle { "YES" } else { "NO" },
         }
     };
-    objects::sequences(statement).filter(|sequence| !is_identity(sequence, statement)).map(one).collect()
+    let shown =
+        |sequence: &&Arc<Sequence>| !is_identity(sequence, statement) && rights::is_usable(statement, sequence.id);
+    objects::sequences(statement).filter(shown).map(one).collect()
 }
 
 /// The rows of `check_constraints`.
@@ -138,11 +141,6 @@ pub fn key_column_usage(statement: &StatementContext) -> Vec<Row> {
 /// The rows of `constraint_column_usage`.
 pub fn constraint_column_usage(statement: &StatementContext) -> Vec<Row> {
     key_columns(statement).map(|(row, _)| row).collect()
-}
-
-/// The row of `enabled_roles`.
-pub fn enabled_roles(statement: &StatementContext) -> Vec<Row> {
-    vec![row! { "role_name" => statement.role.clone() }]
 }
 
 /// The row of `character_sets`.

@@ -10,7 +10,10 @@ mod rows;
 pub use names::{is_visible, name_of_relation, oid_of_relation};
 pub(super) use rows::layout;
 
-use super::columns::{Cell, Row};
+use super::{
+    columns::{Cell, Row},
+    rights,
+};
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
@@ -216,7 +219,10 @@ fn keyed_tables(statement: &StatementContext) -> impl Iterator<Item = &Arc<Table
 /// The rows of `pg_namespace`.
 pub fn schemas(statement: &StatementContext) -> Vec<Row> {
     let permanent = statement.schemas().map(|name| {
-        row! { "oid" => schema_oid(name), "nspname" => name, "nspowner" => owner(statement) }
+        row! {
+            "oid" => schema_oid(name), "nspname" => name, "nspowner" => rights::schema_owner(statement, name),
+            "nspacl" => rights::schema_list(statement, name),
+        }
     });
     let temporary = (!statement.snapshot.temporary.is_empty()).then(|| {
         row! { "oid" => TEMPORARY_SCHEMA, "nspname" => statement.temporary_schema(), "nspowner" => owner(statement) }
@@ -331,7 +337,7 @@ pub fn table_names(statement: &StatementContext) -> Vec<Row> {
         row! {
             "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(),
             "hasindexes" => !table.has_hidden_key(),
-            "tableowner" => super::cluster::role_name(statement, owner(statement)),
+            "tableowner" => super::cluster::role_name(statement, rights::owner_of(statement, table.id.0)),
         }
     };
     statement.tables().map(one).collect()

@@ -3,7 +3,8 @@
 use super::{
     cluster,
     columns::{Cell, Row},
-    objects::{is_visible, layout, namespace, owner, persistence, schema_name},
+    objects::{is_visible, layout, namespace, persistence, schema_name},
+    rights,
 };
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, pg::types, view_binding};
@@ -60,11 +61,10 @@ pub fn type_rows(statement: &StatementContext) -> Vec<Row> {
 
 /// The rows of `pg_views`.
 pub fn definitions(statement: &StatementContext) -> Vec<Row> {
-    let owner = cluster::role_name(statement, owner(statement));
     let one = |view: &Arc<SqlView>| {
         row! {
             "schemaname" => schema_name(statement, view.id), "viewname" => view.name.clone(),
-            "viewowner" => owner.clone(), "definition" => definition(view, statement),
+            "viewowner" => cluster::role_name(statement, rights::owner_of(statement, view.id)), "definition" => definition(view, statement),
         }
     };
     all(statement).map(one).collect()
@@ -86,6 +86,11 @@ pub fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
     all(statement).flat_map(|view| dependencies(view)).collect()
 }
 
+/// The views that the statement's role may do anything with.
+fn usable(statement: &StatementContext) -> impl Iterator<Item = &Arc<SqlView>> {
+    all(statement).filter(|view| rights::is_usable(statement, view.id))
+}
+
 /// The rows of `information_schema.views`.
 pub fn standard_views(statement: &StatementContext) -> Vec<Row> {
     let one = |view: &Arc<SqlView>| {
@@ -96,7 +101,7 @@ pub fn standard_views(statement: &StatementContext) -> Vec<Row> {
             "is_trigger_updatable" => "NO", "is_trigger_deletable" => "NO", "is_trigger_insertable_into" => "NO",
         }
     };
-    all(statement).map(one).collect()
+    usable(statement).map(one).collect()
 }
 
 /// The rows of `information_schema.tables`.
@@ -108,12 +113,12 @@ pub fn standard_tables(statement: &StatementContext) -> Vec<Row> {
             "table_name" => view.name.clone(), "table_type" => kind, "is_insertable_into" => "NO", "is_typed" => "NO",
         }
     };
-    all(statement).map(one).collect()
+    usable(statement).map(one).collect()
 }
 
 /// The rows of `information_schema.columns`.
 pub fn standard_columns(statement: &StatementContext) -> Vec<Row> {
-    all(statement).flat_map(|view| described(view, statement)).collect()
+    usable(statement).flat_map(|view| described(view, statement)).collect()
 }
 
 /// The rows of `information_schema.view_table_usage`.
@@ -154,7 +159,8 @@ fn usage(view: &SqlView, statement: &StatementContext, used: &Relation<'_>, colu
 fn class(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
         "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(statement, view.id),
-        "reltype" => view.id | ROW_TYPE, "relowner" => owner(statement), "reltuples" => -1,
+        "reltype" => view.id | ROW_TYPE, "relowner" => rights::owner_of(statement, view.id),
+        "relacl" => rights::list_of(statement, view.id), "reltuples" => -1,
         "relpersistence" => persistence(statement, view.id), "relkind" => "v",
         "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
         "relispopulated" => true, "relreplident" => "n",
@@ -177,7 +183,7 @@ fn attributes(view: &SqlView) -> Vec<Row> {
 fn row_type(view: &SqlView, statement: &StatementContext) -> Row {
     row! {
         "oid" => view.id | ROW_TYPE, "typname" => view.name.clone(), "typnamespace" => namespace(statement, view.id),
-        "typowner" => owner(statement), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "typowner" => rights::owner_of(statement, view.id), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => view.id, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
         "typtypmod" => -1,

@@ -306,6 +306,7 @@ impl World {
             ear: Arc::default(),
             instance: None,
             needs: Arc::default(),
+            known_roles: Arc::default(),
             role_oid: None,
         };
         with_small_groups(query::over(Arc::new(statement), &view))

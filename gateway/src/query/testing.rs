@@ -146,6 +146,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         ear: Arc::default(),
         instance: None,
         needs: Arc::default(),
+        known_roles: Arc::default(),
         role_oid: None,
     }
 }

@@ -69,6 +69,7 @@ impl Session {
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
             needs: Arc::default(),
+            known_roles: Arc::default(),
         }
     }
 

@@ -67,7 +67,7 @@ async fn define(serving: &Serving) -> Result<Client> {
     client.batch_execute("CREATE TABLE t (a bigint, b bigint, v text, PRIMARY KEY (a, b))").await?;
     client.batch_execute("CREATE DATABASE one").await?;
     client.batch_execute(&format!("CREATE ROLE one LOGIN PASSWORD '{PASSWORD}'")).await?;
-    client.batch_execute("GRANT CONNECT ON DATABASE one TO one").await?;
+    client.batch_execute("ALTER DATABASE one OWNER TO one").await?;
     tenant(serving).await
 }
 

@@ -224,7 +224,7 @@ async fn a_file_system_that_is_full_refuses_writes_until_there_is_room() -> Resu
     operator.batch_execute(TABLE).await?;
     operator.batch_execute("CREATE DATABASE one").await?;
     operator.batch_execute(&format!("CREATE ROLE one LOGIN PASSWORD '{PASSWORD}'")).await?;
-    operator.batch_execute("GRANT CONNECT ON DATABASE one TO one").await?;
+    operator.batch_execute("ALTER DATABASE one OWNER TO one").await?;
     let tenant = |serving: &Serving| {
         let mut config = serving.config(PASSWORD);
         config.user("one").dbname("one");

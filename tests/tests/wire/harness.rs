@@ -171,12 +171,11 @@ impl Harness {
         connect(&self.config(role, PASSWORD, database)).await
     }
 
-    /// Makes a tenant and a role of the same name that may connect to it; gives a client of that role.
+    /// Makes a role and a tenant of the same name, whose database it owns; gives a client of that role.
     pub async fn tenant(&self, id: &str) -> Result<Client> {
         let operator = self.operator().await?;
-        operator.batch_execute(&format!("CREATE DATABASE \"{id}\"")).await?;
         operator.batch_execute(&format!("CREATE ROLE \"{id}\" LOGIN PASSWORD '{PASSWORD}'")).await?;
-        operator.batch_execute(&format!("GRANT CONNECT ON DATABASE \"{id}\" TO \"{id}\"")).await?;
+        operator.batch_execute(&format!("CREATE DATABASE \"{id}\" OWNER \"{id}\"")).await?;
         self.connect(id, id).await
     }
 }

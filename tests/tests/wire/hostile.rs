@@ -103,9 +103,8 @@ async fn each_hostile_statement_has_an_answer_and_another_tenant_works_on() -> R
     let operator = connect(&serving.config(PASSWORD)).await?;
     let mut clients = Vec::new();
     for tenant in ["alto", "altostrat"] {
-        operator.batch_execute(&format!("CREATE DATABASE {tenant}")).await?;
         operator.batch_execute(&format!("CREATE ROLE {tenant} LOGIN PASSWORD '{PASSWORD}'")).await?;
-        operator.batch_execute(&format!("GRANT CONNECT ON DATABASE {tenant} TO {tenant}")).await?;
+        operator.batch_execute(&format!("CREATE DATABASE {tenant} OWNER {tenant}")).await?;
         let mut config = serving.config(PASSWORD);
         config.user(tenant).dbname(tenant);
         clients.push(connect(&config).await?);

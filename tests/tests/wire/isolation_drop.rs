@@ -30,7 +30,7 @@ async fn define(harness: &Harness) -> Result<(Client, Client)> {
 
 async fn make_again(operator: &Client) -> Result<()> {
     operator.batch_execute("CREATE DATABASE alto").await?;
-    Ok(operator.batch_execute("GRANT CONNECT ON DATABASE alto TO alto").await?)
+    Ok(operator.batch_execute("ALTER DATABASE alto OWNER TO alto").await?)
 }
 
 #[tokio::test]

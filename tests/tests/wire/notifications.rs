@@ -122,7 +122,7 @@ async fn nothing_is_told_across_databases() -> Result<()> {
     let operator = harness.operator().await?;
     drop(alto);
     operator
-        .batch_execute("DROP DATABASE alto WITH (FORCE); CREATE DATABASE alto; GRANT CONNECT ON DATABASE alto TO alto")
+        .batch_execute("DROP DATABASE alto WITH (FORCE); CREATE DATABASE alto; ALTER DATABASE alto OWNER TO alto")
         .await?;
     let mut next = Listener::connect(&harness.config("alto", PASSWORD, "alto")).await?;
     next.client.batch_execute("LISTEN c").await?;

@@ -38,9 +38,8 @@ async fn define(serving: &Serving) -> Result<()> {
         .await?;
     operator.batch_execute("CREATE TABLE counters (writer bigint PRIMARY KEY, n bigint)").await?;
     for tenant in ["alto", "altostrat"] {
-        operator.batch_execute(&format!("CREATE DATABASE {tenant}")).await?;
         operator.batch_execute(&format!("CREATE ROLE {tenant} LOGIN PASSWORD '{PASSWORD}'")).await?;
-        operator.batch_execute(&format!("GRANT CONNECT ON DATABASE {tenant} TO {tenant}")).await?;
+        operator.batch_execute(&format!("CREATE DATABASE {tenant} OWNER {tenant}")).await?;
     }
     Ok(())
 }
@@ -259,7 +258,7 @@ async fn check_dropped(serving: &Serving, rows_of_certificate: &[&str]) -> Resul
     assert!(rows_of_certificate.contains(&certificates[0].as_str()), "{certificates:?}");
     assert_eq!(rows(&operator, "SELECT tenant, v FROM t").await?, ["altostrat|stays"]);
     operator.batch_execute("CREATE DATABASE alto").await?;
-    operator.batch_execute("GRANT CONNECT ON DATABASE alto TO alto").await?;
+    operator.batch_execute("ALTER DATABASE alto OWNER TO alto").await?;
     let again = connect(&tenant(serving, "alto")).await?;
     assert_eq!(rows(&again, "SELECT count(*) FROM t").await?, ["0"]);
     again.batch_execute("INSERT INTO t VALUES (0, 0, 0, 'new')").await?;

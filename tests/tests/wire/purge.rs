@@ -80,7 +80,7 @@ async fn make(serving: &Serving, id: &str) -> Result<Client> {
     operator.batch_execute(&format!("CREATE DATABASE {id}")).await?;
     // The role of a tenant that was dropped is still there.
     let _ = operator.batch_execute(&format!("CREATE ROLE {id} LOGIN PASSWORD '{PASSWORD}'")).await;
-    operator.batch_execute(&format!("GRANT CONNECT ON DATABASE {id} TO {id}")).await?;
+    operator.batch_execute(&format!("ALTER DATABASE {id} OWNER TO {id}")).await?;
     tenant(serving, id).await
 }
 

@@ -43,7 +43,7 @@ async fn a_revoked_connect_ends_reads_and_cursors() -> Result<()> {
     let bound = transaction.bind("SELECT * FROM t", &[]).await?;
     assert_eq!(transaction.query_portal(&bound, 1).await?.len(), 1);
 
-    operator.batch_execute("REVOKE CONNECT ON DATABASE alto FROM alto").await?;
+    operator.batch_execute("ALTER DATABASE alto OWNER TO keyspan").await?;
     assert_eq!(error(&reads, "SELECT * FROM t").await, ENDED);
     assert_eq!(error(&fetches, "FETCH 1 FROM c").await, ENDED);
     let refused = transaction.query_portal(&bound, 1).await.unwrap_err();
@@ -56,7 +56,7 @@ async fn a_session_of_a_dropped_role_is_not_the_next_role_of_that_name() -> Resu
     let harness = Harness::start().await?;
     let operator = harness.operator().await?;
     let old = harness.tenant("ana").await?;
-    operator.batch_execute("REVOKE CONNECT ON DATABASE ana FROM ana; DROP ROLE ana").await?;
+    operator.batch_execute("ALTER DATABASE ana OWNER TO keyspan; DROP ROLE ana").await?;
     operator.batch_execute("CREATE DATABASE other; CREATE ROLE ana LOGIN PASSWORD 'of another'").await?;
     operator.batch_execute("GRANT CONNECT ON DATABASE other TO ana; GRANT CONNECT ON DATABASE ana TO ana").await?;
     assert_eq!(error(&old, "ALTER ROLE ana PASSWORD 'taken over'").await, ENDED);

@@ -6,7 +6,9 @@ use super::{
     key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
 use crate::pg_catalog::columns::row;
-use crate::{context::StatementContext, pg::types, pg_catalog::columns::Row, system_relations::Relation};
+use crate::{
+    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, system_relations::Relation,
+};
 use keyspan_catalog::{
     Sequence, Table,
     table::{Check, Identity},
@@ -19,7 +21,8 @@ const PG_CONSTRAINT: u32 = 2606;
 pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
     row! {
         "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(statement, table.id.0),
-        "reltype" => table.id.0 | ROW_TYPE, "relowner" => owner(statement), "relam" => TABLE_METHOD,
+        "reltype" => table.id.0 | ROW_TYPE, "relowner" => rights::owner_of(statement, table.id.0),
+        "relacl" => rights::list_of(statement, table.id.0), "relam" => TABLE_METHOD,
         "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
@@ -29,7 +32,8 @@ pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
 pub(super) fn sequence_class(sequence: &Sequence, statement: &StatementContext) -> Row {
     row! {
         "oid" => sequence.id, "relname" => sequence.name.clone(), "relnamespace" => namespace(statement, sequence.id),
-        "relowner" => owner(statement), "relfilenode" => sequence.id, "relpersistence" => persistence(statement, sequence.id), "relkind" => "S",
+        "relowner" => rights::owner_of(statement, sequence.id), "relacl" => rights::list_of(statement, sequence.id),
+        "relfilenode" => sequence.id, "relpersistence" => persistence(statement, sequence.id), "relkind" => "S",
         "relnatts" => 3_i64, "relispopulated" => true, "relreplident" => "n",
     }
 }
@@ -60,7 +64,7 @@ pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
 pub(super) fn index_class(table: &Table, statement: &StatementContext) -> Row {
     row! {
         "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(statement, table.id.0),
-        "relowner" => owner(statement), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(statement, table.id.0),
+        "relowner" => rights::owner_of(statement, table.id.0), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(statement, table.id.0),
         "relkind" => "i", "relnatts" => i64::try_from(key(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "relreplident" => "n",
     }
@@ -161,7 +165,7 @@ pub(super) fn system_type(words: &[&'static str], statement: &StatementContext) 
 pub(super) fn row_type(table: &Table, statement: &StatementContext) -> Row {
     row! {
         "oid" => table.id.0 | ROW_TYPE, "typname" => table.name.clone(), "typnamespace" => namespace(statement, table.id.0),
-        "typowner" => owner(statement), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
+        "typowner" => rights::owner_of(statement, table.id.0), "typlen" => -1, "typtype" => "c", "typcategory" => "C", "typisdefined" => true,
         "typdelim" => ",", "typrelid" => table.id.0, "typinput" => "record_in", "typoutput" => "record_out",
         "typreceive" => "record_recv", "typsend" => "record_send", "typalign" => "d", "typstorage" => "x",
         "typtypmod" => -1,

@@ -32,9 +32,9 @@ async fn who_may_not_enter_is_told_why() -> Result<()> {
         alto to alto: 28P01: password authentication failed for user "alto"
         nobody to alto: 28P01: password authentication failed for user "nobody"
         alto to nowhere: 3D000: database "nowhere" does not exist
-        HINT: An operator makes it with CREATE DATABASE, and lets a role in with GRANT CONNECT ON DATABASE.
+        HINT: An operator makes it with CREATE DATABASE … OWNER, and lets others in with GRANT CONNECT ON DATABASE.
         alto to altostrat: 3D000: database "altostrat" does not exist
-        HINT: An operator makes it with CREATE DATABASE, and lets a role in with GRANT CONNECT ON DATABASE.
+        HINT: An operator makes it with CREATE DATABASE … OWNER, and lets others in with GRANT CONNECT ON DATABASE.
         alto to keyspan: 42501: permission denied for database "keyspan"
         DETAIL: The role does not have the CONNECT privilege.
         keyspan to keyspan: 28P01: password authentication failed for user "keyspan"

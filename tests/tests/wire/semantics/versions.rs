@@ -233,7 +233,7 @@ async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
         (0)
         op> CREATE DATABASE alto
         (0)
-        op> GRANT CONNECT ON DATABASE alto TO alto
+        op> ALTER DATABASE alto OWNER TO alto
         (0)
         again> SELECT * FROM t
         (no rows)
