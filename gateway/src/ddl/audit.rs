@@ -6,13 +6,16 @@ use crate::{
     audit::Event,
     pg::error::SqlError,
     session::Session,
-    sql::ast::definition::{Commented, Definition, RoleOptions, SessionsOf, SettingChange},
+    sql::ast::{
+        definition::{Commented, Definition, RoleOptions, SessionsOf, SettingChange},
+        grant::{Granted, GrantedOn, Owned, RightsChange, RoleSpec},
+    },
 };
 
 /// Records a definition that was made, or why it was not.
 pub(super) fn record(session: &Session, definition: &Definition, refused: Option<&SqlError>) {
     let kind = match definition {
-        Definition::GrantConnect { .. } | Definition::RevokeConnect { .. } => "grant",
+        Definition::GrantConnect { .. } | Definition::RevokeConnect { .. } | Definition::Rights(_) => "grant",
         Definition::DropTables(_)
         | Definition::DropSequences(_)
         | Definition::DropViews(_)
@@ -39,7 +42,8 @@ fn of(event: Event, definition: &Definition) -> Event {
             Commented::Table(name) | Commented::View(name) | Commented::Column(name, _) => one(event, name),
             Commented::Database(name) => one(event, name),
         },
-        Definition::CreateDatabase(name) => one(event, name),
+        Definition::CreateDatabase { name, owner } => one(event, name).names("roles", owner.iter().map(role_name)),
+        Definition::Rights(change) => of_rights(event, change),
         Definition::AlterDatabase { name, quotas } => {
             one(event, name).names("options", quotas.iter().map(|(quota, _)| quota.clone()))
         }
@@ -64,9 +68,50 @@ fn of(event: Event, definition: &Definition) -> Event {
     }
 }
 
+/// The event with what is granted or revoked, on what, and the roles.
+fn of_rights(event: Event, change: &RightsChange) -> Event {
+    let names = |roles: &[RoleSpec]| roles.iter().map(role_name).collect::<Vec<_>>();
+    let granted = |event: Event, granted: &Granted| {
+        let all = || vec!["all".to_owned()];
+        let each = granted.privileges.map(|some| some.each().map(|(_, _, name)| name.to_lowercase()).collect());
+        event.names("privileges", each.unwrap_or_else(all)).names("roles", names(&granted.roles))
+    };
+    match change {
+        RightsChange::Privileges(what, on) => granted(event.names("objects", objects(on)), what),
+        RightsChange::Defaults { roles, granted: what, .. } => granted(event.names("objects", names(roles)), what),
+        RightsChange::Membership { roles, members, .. } => {
+            event.names("objects", names(roles)).names("roles", names(members))
+        }
+        RightsChange::Owner(owned, to) => {
+            let name = match owned {
+                Owned::Table(name, _) | Owned::View(name, _) | Owned::Sequence(name, _) => name.to_string(),
+                Owned::Database(name) => name.clone(),
+            };
+            event.names("objects", [name]).names("roles", [role_name(to)])
+        }
+        RightsChange::Reassign(roles, to) => event.names("objects", names(roles)).names("roles", [role_name(to)]),
+    }
+}
+
+fn objects(on: &GrantedOn) -> Vec<String> {
+    match on {
+        GrantedOn::Relations(names) | GrantedOn::Sequences(names) => names.iter().map(ToString::to_string).collect(),
+        GrantedOn::All(_, schemas) | GrantedOn::Schemas(schemas) => schemas.clone(),
+        GrantedOn::Nothing => Vec::new(),
+    }
+}
+
+fn role_name(role: &RoleSpec) -> String {
+    match role {
+        RoleSpec::Named(name) => name.clone(),
+        RoleSpec::Public => "public".to_owned(),
+        RoleSpec::Current => "current_user".to_owned(),
+    }
+}
+
 /// The options that a statement about a role has.
 fn said(options: &RoleOptions) -> impl Iterator<Item = &'static str> {
-    let RoleOptions { login, operator, password, connection_limit, valid_until } = options;
+    let RoleOptions { login, operator, password, connection_limit, valid_until, inherit } = options;
     let flag = |said: &Option<bool>, yes, no| said.map(|is| if is { yes } else { no });
     [
         flag(login, "login", "nologin"),
@@ -74,6 +119,7 @@ fn said(options: &RoleOptions) -> impl Iterator<Item = &'static str> {
         password.as_ref().map(|_| "password"),
         connection_limit.map(|_| "connection limit"),
         valid_until.as_ref().map(|_| "valid until"),
+        flag(inherit, "inherit", "noinherit"),
     ]
     .into_iter()
     .flatten()
