@@ -112,6 +112,13 @@ impl StatementContext {
         }
     }
 
+    /// Whether the role may read a relation, by the newest catalog.
+    pub(crate) fn may_read(&self, relation: u32) -> bool {
+        let Some(instance) = &self.instance else { return true };
+        let catalogs = (&*instance.catalog.snapshot(), &*self.snapshot);
+        rights::has_any(self.grantee(), catalogs, relation, Privileges::SELECT)
+    }
+
     /// Checks that the role has one of some rights on a sequence, by the newest catalog.
     ///
     /// # Errors

@@ -455,7 +455,11 @@ async fn plan_explained(
 ) -> Result<(Query, LogicalPlan)> {
     match explained {
         Statement::Query(query) => plan_query(session, query, parameters).await,
-        Statement::LockingQuery(query) => plan_query(session, &query.unlocked, parameters).await,
+        Statement::LockingQuery(query) => {
+            let (planned, plan) = plan_query(session, &query.unlocked, parameters).await?;
+            locking::note_locks(&planned, query)?;
+            Ok((planned, plan))
+        }
         write => write::plan(session, write, parameters).await,
     }
 }

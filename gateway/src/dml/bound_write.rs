@@ -4,7 +4,7 @@ use super::{
     insert, merge,
     needs::on_target,
     returning::{self, Returned},
-    target::Target,
+    target::{FAILING_ROW, Target},
     update_delete, upsert,
 };
 use crate::{
@@ -104,6 +104,16 @@ impl<'a> BoundWrite<'a> {
             None => None,
         };
         Ok((query.parameters(&self.select, &plan, &hints).await?, columns))
+    }
+
+    /// The error as the role may see it: without the row that failed, which may hold values of others, if it may not
+    /// read the table.
+    pub(crate) fn without_row(&self, query: &Query, error: SqlError) -> SqlError {
+        let shows_row = error.detail.as_ref().is_some_and(|detail| detail.starts_with(FAILING_ROW));
+        if !shows_row || query.statement_context().may_read(self.target.table.id.0) {
+            return error;
+        }
+        SqlError { detail: None, ..error }
     }
 
     /// The plan of the SELECT: for EXPLAIN.

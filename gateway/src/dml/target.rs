@@ -60,6 +60,9 @@ pub(crate) enum Place {
     Cell { family: FamilyName, qualifier: Bytes, encoding: Encoding, aggregate: Option<Aggregate> },
 }
 
+/// How the detail of an error begins that shows a whole row.
+pub(crate) const FAILING_ROW: &str = "Failing row contains";
+
 /// Bytes of a value in the detail of an error, as PostgreSQL has it.
 const SHOWN_BYTES_MAX: usize = 64;
 
@@ -220,7 +223,7 @@ impl Target {
             Value::Null => "null".to_owned(),
             value => cut(value.to_text(column.kind)),
         });
-        format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
+        format!("{FAILING_ROW} ({}).", shown.collect::<Vec<_>>().join(", "))
     }
 
     /// 23505

@@ -20,7 +20,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
     },
-    query::with_parameters,
+    query::{Query, with_parameters},
     rights::Needs,
     session::{Lock, Session},
     sql::{ast::LockingQuery, locking::locked, names::table_name},
@@ -38,7 +38,7 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
-use keyspan_catalog::{Privileges, Relation, Table};
+use keyspan_catalog::{Privileges, Relation};
 use keyspan_storage::RowKey;
 use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
@@ -78,6 +78,7 @@ async fn rows_at(
     query: &LockingQuery,
     parameters: Vec<ScalarValue>,
 ) -> Result<(SendableRecordBatchStream, Arc<Needs>)> {
+    let locking_query = query;
     let LockingQuery { query, unlocked } = query;
     let mut planned_query = Cow::Borrowed(unlocked.as_ref());
     let mut locking = Vec::new();
@@ -124,9 +125,7 @@ async fn rows_at(
     }
     let (pin, store) = (view.pin.clone(), view.rows.clone());
     let planned = session.query(view)?.with_parameters(&parameters);
-    for table in locked_tables(query, &planned.view)? {
-        planned.needs(&table, Privileges::SELECT | Privileges::UPDATE);
-    }
+    note_locks(&planned, locking_query)?;
     let plan = planned.plan(&planned_query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
     let rows = planned.run(with_parameters(plan, parameters)?).await?;
@@ -138,17 +137,17 @@ async fn rows_at(
     Ok((rows, planned.statement_context().needs.clone()))
 }
 
-/// The tables whose rows a query locks, whether or not there is a transaction to hold them.
-pub(super) fn locked_tables(query: &ast::Query, view: &View) -> Result<Vec<Arc<Table>>> {
-    let mut query = query.clone();
-    let mut tables = Vec::new();
+/// Notes the rights that a query needs on the tables whose rows it locks, whether or not there is a transaction to hold
+/// them.
+pub(super) fn note_locks(planned: &Query, query: &LockingQuery) -> Result<()> {
+    let mut query = query.query.clone();
     for locked in locked(&mut query) {
         let TableFactor::Table { name, .. } = &*locked.factor else { continue };
-        if let Some((_, Relation::Table(table))) = view.find(&table_name(name)?) {
-            tables.push(table.clone());
+        if let Some((_, Relation::Table(table))) = planned.view.find(&table_name(name)?) {
+            planned.needs(table, Privileges::SELECT | Privileges::UPDATE);
         }
     }
-    Ok(tables)
+    Ok(())
 }
 
 /// 0A000 for a view, as for a query.

@@ -127,7 +127,8 @@ async fn planned(
     }
     let write = BoundWrite::new(&query, statement, &[]).await?;
     let needs = query.statement_context().needs.clone();
-    let (writes, count, rows) = write.run(&query, parameters, autocommit).await?;
+    let done = write.run(&query, parameters, autocommit).await;
+    let (writes, count, rows) = done.map_err(|error| write.without_row(&query, error))?;
     // The view goes first: it shares what the transaction has written so far.
     drop((write, query));
     let tag = command_tag(statement)?;

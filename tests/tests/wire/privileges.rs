@@ -150,6 +150,28 @@ async fn each_statement_needs_its_rights() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_error_shows_no_row_to_who_may_not_read() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (alto, ben) = two_tables(&harness).await?;
+    alto.batch_execute(
+        "CREATE TABLE pay (k int PRIMARY KEY, secret text NOT NULL, v int CHECK (v < 9)); INSERT INTO pay VALUES (1, 'hidden', 2);
+         GRANT UPDATE ON pay TO ben",
+    )
+    .await?;
+    let detail = async |sql: &str| {
+        let error = ben.batch_execute(sql).await.unwrap_err();
+        error.as_db_error().map(|error| (error.code().code().to_owned(), error.detail().map(str::to_owned)))
+    };
+    for (sql, state) in [("UPDATE pay SET v = 10", "23514"), ("UPDATE pay SET secret = NULL", "23502")] {
+        assert_eq!(detail(sql).await, Some((state.to_owned(), None)), "{sql}");
+    }
+    alto.batch_execute("GRANT SELECT ON pay TO ben").await?;
+    let shown = "Failing row contains (1, hidden, 10).".to_owned();
+    assert_eq!(detail("UPDATE pay SET v = 10").await, Some(("23514".to_owned(), Some(shown))));
+    Ok(())
+}
+
+#[tokio::test]
 async fn connect_alone_gives_nothing() -> Result<()> {
     let harness = Harness::start().await?;
     let (_alto, ben) = two_tables(&harness).await?;
