@@ -243,6 +243,7 @@ impl Snapshot {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
             private.apply(edit, |oid| self.take_oid(oid), is_taken)?;
             self.check_roles_of(edit)?;
+            self.check_objects_of(&private, edit)?;
         }
         let before = self.private.get(id).cloned().unwrap_or_default();
         if self.temporary.is_empty() {

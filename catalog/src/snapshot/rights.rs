@@ -87,11 +87,16 @@ impl Snapshot {
     /// Whether a role may connect to the database of a tenant: operators, the owner, and who was granted CONNECT; who
     /// has their rights, too.
     pub fn may_connect(&self, role: &Role, tenant: &Tenant) -> bool {
-        role.operator || role.connect.contains(&tenant.id) || tenant.owner == Some(role.oid) || {
-            let roles = self.roles_with(Some(&tenant.id), role.oid);
-            roles.contains(&DATABASE_OWNER)
-                || roles.iter().any(|oid| self.role_of(*oid).is_some_and(|role| role.connect.contains(&tenant.id)))
+        if role.operator || role.connect.contains(&tenant.id) || tenant.owner == Some(role.oid) {
+            return true;
         }
+        // Most roles are members of none.
+        if role.member_of.is_empty() {
+            return false;
+        }
+        let roles = self.roles_with(Some(&tenant.id), role.oid);
+        let connects = |oid: &u32| self.role_of(*oid).is_some_and(|role| role.connect.contains(&tenant.id));
+        roles.contains(&DATABASE_OWNER) || roles.iter().any(connects)
     }
 
     /// The roles that a tenant's database knows: who may connect, the roles that these are members of, and those that
@@ -100,7 +105,10 @@ impl Snapshot {
         let Some(tenant) = self.tenant(id.as_str()) else { return BTreeSet::new() };
         let mut known: BTreeSet<u32> = tenant.owner.into_iter().collect();
         for role in self.roles.values().filter(|role| !role.operator && self.may_connect(role, tenant)) {
-            known.extend(self.memberships(Some(id), role.oid));
+            match role.member_of.is_empty() {
+                true => drop(known.insert(role.oid)),
+                false => known.extend(self.memberships(Some(id), role.oid)),
+            }
         }
         known.extend(self.roles.values().filter(|role| role.connect.contains(id)).map(|role| role.oid));
         if let Some(own) = self.private.get(id) {
@@ -135,6 +143,22 @@ impl Snapshot {
             .into_iter()
             .filter(|role| *role != PUBLIC)
             .try_for_each(|role| self.check_role(role))
+    }
+
+    /// What a change of rights is about has to be there still.
+    pub(super) fn check_objects_of(&self, own: &Private, edit: &PrivateEdit) -> Result<()> {
+        let oids: Vec<u32> = match edit {
+            PrivateEdit::Own(oid, _) | PrivateEdit::ChangeList(ListOf::Object(oid), _) => vec![*oid],
+            PrivateEdit::SetOwner(oids, _) => oids.iter().copied().collect(),
+            _ => return Ok(()),
+        };
+        let is_there = |oid: u32| {
+            own.has_oid(oid) || oid == crate::rights::PUBLIC_SCHEMA || self.tables.contains_key(&crate::TableId(oid))
+        };
+        match oids.into_iter().find(|oid| !is_there(*oid)) {
+            Some(oid) => Err(super::no_table(crate::TableId(oid))),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn set_tenant_owner(&mut self, id: &TenantId, owner: u32) -> Result<()> {

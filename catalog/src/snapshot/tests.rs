@@ -203,4 +203,6 @@ fn a_role_that_owns_or_was_granted_something_stays() {
     granted.apply(&change(gone)).unwrap().apply(&Edit::DropRole("alto_owner".into())).unwrap();
     let unknown = AclItem { grantee: 99, ..item };
     refused(&old, change(PrivateEdit::ChangeList(list, ListChange::Grant(unknown))), ErrorKind::NoRole);
+    let ghost = ListOf::Object(FIRST_OID + 99);
+    refused(&old, change(PrivateEdit::ChangeList(ghost, ListChange::Grant(item))), ErrorKind::NoTable);
 }

@@ -198,6 +198,11 @@ pub const PG_CATALOG: &str = "pg_catalog";
 /// The schema of the SQL standard's relations.
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 
+/// The schemas of the table that a write reads and writes, and of such a table with its hidden keys as a column: of
+/// users' tables, then of temporary ones. What a write reads there it needs other rights for than a query, so that no
+/// client may write these names.
+pub const TARGETS: [&str; 4] = ["public as target", "pg_temp as target", "public with keys", "pg_temp with keys"];
+
 /// The schema of names without a schema.
 pub const PATH: &str = "search path";
 

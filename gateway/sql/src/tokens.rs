@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::{
 };
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
-    names::RelationName,
+    names::{RelationName, TARGETS},
     syntax::{balance::balance, dialect::BoundedDialect},
 };
 
@@ -97,6 +97,11 @@ impl<'a> TokenReader<'a> {
         for token in tokens {
             match &token.token {
                 Token::Whitespace(_) | Token::EOF => continue,
+                Token::Word(word) if TARGETS.contains(&word.value.as_str()) => {
+                    let message = format!("schema \"{}\" does not exist", word.value);
+                    let error = SqlError::new(SqlState::INVALID_SCHEMA_NAME, message);
+                    return Err(at(sql, token.span.start, error));
+                }
                 Token::SemiColon if depth == 0 => {
                     push(&mut current, Some(token.span.start))?;
                     continue;

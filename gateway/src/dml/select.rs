@@ -9,10 +9,9 @@ use crate::{
         error::Result,
         functions::subscript_assignment::{ELEMENT, SLICE},
         ident::quoted,
-        names::RelationName,
+        names::{RelationName, TARGETS},
         types,
     },
-    query::schemas::{KEYED, KEYED_TEMPORARY},
 };
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{
@@ -57,10 +56,8 @@ pub(crate) fn all_items(target: &Target, table: &Ident) -> Vec<Expr> {
 /// statement calls it.
 pub(crate) fn read(target: &Target, table: &TableWithJoins, called: &Ident) -> TableWithJoins {
     let mut table = table.clone();
-    if target.hidden_key.is_some()
-        && let TableFactor::Table { name, alias, .. } = &mut table.relation
-    {
-        let schema = if target.temporary { KEYED_TEMPORARY } else { KEYED };
+    if let TableFactor::Table { name, alias, .. } = &mut table.relation {
+        let schema = TARGETS[2 * usize::from(target.hidden_key.is_some()) + usize::from(target.temporary)];
         let parts = [quoted(schema), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
         *name = ObjectName(parts.to_vec());
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: called.clone(), columns: Vec::new(), at: None });

@@ -1,7 +1,7 @@
 //! Access privileges as PostgreSQL shows them: `grantee=letters/grantor`.
 //!
-//! No relation here has a list of its own (privileges are GRANT CONNECT and being an operator), so `acldefault` is what
-//! holds, and `aclexplode` takes such lists apart.
+//! The lists of relations are [`rights`](super::rights)'s; `acldefault` is what holds of what has none, and `aclexplode`
+//! takes lists apart.
 
 use super::cluster;
 use crate::{

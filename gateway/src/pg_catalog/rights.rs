@@ -109,7 +109,9 @@ pub fn members(statement: &StatementContext) -> Vec<Row> {
     let grantor = objects::owner(statement);
     let mut rows = Vec::new();
     for role in cluster::roles(statement) {
-        for (of, membership) in &role.member_of {
+        for (of, membership) in
+            role.member_of.iter().filter(|(of, _)| cluster::roles(statement).any(|role| role.oid == **of))
+        {
             rows.push(row! {
                 "roleid" => *of, "member" => role.oid, "grantor" => grantor, "admin_option" => membership.admin,
                 "inherit_option" => !role.noinherit, "set_option" => true,

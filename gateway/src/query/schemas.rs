@@ -9,7 +9,7 @@ use super::{
     as_of,
     views::{self, Nesting},
 };
-use crate::pg::names::PATH;
+use crate::pg::names::{PATH, TARGETS};
 use crate::{
     context::StatementContext, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, system_relations,
     view::View,
@@ -22,11 +22,6 @@ use datafusion::{
 use keyspan_catalog::{Privileges, Table};
 use std::{fmt, sync::Arc};
 
-/// The schema of users' tables with their hidden keys as a column: what writes read.
-pub const KEYED: &str = "public with keys";
-/// The same of temporary tables.
-pub const KEYED_TEMPORARY: &str = "pg_temp with keys";
-
 type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
 
 /// How rows of a table are read.
@@ -34,7 +29,9 @@ type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Sen
 pub enum RowForm {
     /// As they are.
     Present,
-    /// As they are, with the hidden key as the last column.
+    /// As they are, of the table that a write writes.
+    Target,
+    /// The same, with the hidden key as the last column.
     Keyed,
     /// As they were at a moment in microseconds.
     AsOf(i64),
@@ -51,7 +48,7 @@ impl Rows {
         Self(Arc::new(move |table, form| {
             let table = table.clone();
             Ok(Arc::new(match form {
-                RowForm::Present => KeyspanTable::new(table, view.clone()),
+                RowForm::Present | RowForm::Target => KeyspanTable::new(table, view.clone()),
                 RowForm::Keyed => KeyspanTable::keyed(table, view.clone()),
                 RowForm::AsOf(micros) => {
                     let view = as_of::view(&view, &table, micros)?;
@@ -127,8 +124,10 @@ impl CatalogProvider for Database {
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let (form, place) = match as_of::timestamp_of(name) {
             Some(micros) => (RowForm::AsOf(micros), Some(Place::Public)),
-            None if name == KEYED => (RowForm::Keyed, Some(Place::Public)),
-            None if name == KEYED_TEMPORARY => (RowForm::Keyed, Some(Place::Temporary)),
+            None if name == TARGETS[0] => (RowForm::Target, Some(Place::Public)),
+            None if name == TARGETS[1] => (RowForm::Target, Some(Place::Temporary)),
+            None if name == TARGETS[2] => (RowForm::Keyed, Some(Place::Public)),
+            None if name == TARGETS[3] => (RowForm::Keyed, Some(Place::Temporary)),
             None if name == PATH => (RowForm::Present, None),
             None => (RowForm::Present, Some(place_of(name, &self.statement)?)),
         };
@@ -153,7 +152,7 @@ impl Schema {
     /// is for the write to say (`dml::needs`), which has done so before.
     fn needs_read(&self, relation: u32) {
         let needs = &self.statement.needs;
-        if self.form == RowForm::Keyed && needs.has(relation) {
+        if matches!(self.form, RowForm::Target | RowForm::Keyed) && needs.has(relation) {
             return;
         }
         needs.add(&self.statement.snapshot, relation, Privileges::SELECT, self.nesting.reader());

@@ -40,6 +40,7 @@ async fn what_roles_do_is_recorded_without_a_value() -> Result<()> {
         "CREATE DATABASE alto",
         "CREATE ROLE ana LOGIN PASSWORD 'secret of ana'",
         "GRANT CONNECT ON DATABASE alto TO ana",
+        "ALTER DATABASE alto OWNER TO ana",
     ] {
         operator.batch_execute(statement).await?;
     }
@@ -49,6 +50,7 @@ async fn what_roles_do_is_recorded_without_a_value() -> Result<()> {
     ana.batch_execute(&format!("CREATE TABLE own (k text PRIMARY KEY, v text CHECK (v <> '{SECRET}'))")).await?;
     ana.batch_execute(&format!("INSERT INTO own VALUES ('{SECRET} key', 'x'); CREATE VIEW w AS SELECT '{SECRET}' v"))
         .await?;
+    ana.batch_execute("GRANT SELECT, INSERT ON own TO PUBLIC").await?;
     ana.batch_execute("COPY own TO 'out.parquet' (FORMAT parquet)").await?;
     ana.batch_execute("BEGIN; CREATE TABLE gone AS SELECT 1 AS x; ROLLBACK").await?;
     ana.batch_execute("CREATE ROLE eve").await.expect_err("not an operator");
@@ -73,6 +75,8 @@ async fn what_roles_do_is_recorded_without_a_value() -> Result<()> {
         (&[("event", "definition"), ("statement", "CREATE TABLE AS"), ("objects", "gone")], 1),
         (&[("event", "grant"), ("statement", "GRANT"), ("objects", "alto"), ("roles", "ana")], 1),
         (&[("event", "grant"), ("statement", "REVOKE"), ("objects", "alto"), ("roles", "ana")], 1),
+        (&[("event", "grant"), ("statement", "ALTER DATABASE"), ("objects", "alto"), ("roles", "ana")], 1),
+        (&[("event", "grant"), ("statement", "GRANT"), ("objects", "own"), ("roles", "public")], 1),
         (&[("event", "export"), ("file", "out.parquet"), ("role", "ana")], 1),
         (&[("event", "terminate"), ("role", "keyspan"), ("target_role", "ana")], 1),
         (&[("event", "session_ended"), ("role", "ana"), ("sqlstate", "57P01")], 1),
