@@ -85,7 +85,7 @@ pub(crate) fn snapshot() -> Snapshot {
         retired: Vec::new(),
         comments: keyspan_catalog::Comments::default(),
     };
-    let tenant = |id: &str, oid| {
+    let tenant = |id: &str, oid, owner| {
         let id = TenantId::new(id).unwrap();
         (
             id.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn snapshot() -> Snapshot {
                 created_micros: NOW,
                 quotas: Quotas::default(),
                 settings: Default::default(),
-                owner: None,
+                owner: Some(owner),
                 comment: None,
             }),
         )
@@ -108,7 +108,7 @@ pub(crate) fn snapshot() -> Snapshot {
     Snapshot {
         version: 7,
         next_oid: 16_500,
-        tenants: [tenant("ua", 16_390), tenant("aa", 16_391)].into(),
+        tenants: [tenant("ua", 16_390, 16_392), tenant("aa", 16_391, 16_393)].into(),
         tables: [(table.id, Arc::new(table))].into(),
         private: BTreeMap::new(),
         temporary: Arc::default(),
