@@ -52,7 +52,13 @@ fn signal(
     let Some(found) = all.into_iter().find(|activity| i64::from(activity.process_id) == process_id) else {
         return Ok(ScalarValue::Boolean(Some(false)));
     };
-    if found.role != statement.role && !is_operator(&statement.role) {
+    // Members have the rights of their role; sessions of operators are for operators.
+    let oid = |role: &str| statement.snapshot.role(role).map(|role| role.oid);
+    let is_member = !is_operator(&found.role)
+        && oid(&statement.role)
+            .zip(oid(&found.role))
+            .is_some_and(|(me, of)| statement.snapshot.roles_with(statement.tenant.as_ref(), me).contains(&of));
+    if found.role != statement.role && !is_operator(&statement.role) && !is_member {
         let message = format!("must be a member of the role whose process is being {done}");
         return Err(DataFusionError::External(Box::new(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))));
     }

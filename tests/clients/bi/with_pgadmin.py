@@ -98,7 +98,7 @@ tables = nodes("table", *schema)
 same("tables", list(tables), ["airports", "flights", "readings", "weather"])
 table = (*schema, tables["flights"])
 found = properties("table", *table)
-same("a table's properties", (found["name"], found["relowner"], len(found["columns"])), ("flights", "keyspan", 17))
+same("a table's properties", (found["name"], found["relowner"], len(found["columns"])), ("flights", "vx", 17))
 KEY = ["origin", "dest", "scheduled", "flight"]
 same("a table's primary key", [column["column"] for column in found["primary_key"][0]["columns"]], KEY)
 text = sql("table", *table)
