@@ -10,6 +10,8 @@ pub const TENANT_DELIMITER: u8 = b'#';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantState {
+    /// Invisible; its relations and rows are being copied from another tenant.
+    Creating,
     /// Usable.
     Active,
     /// Invisible; its rows are being deleted.
