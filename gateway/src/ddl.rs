@@ -9,6 +9,7 @@ mod audit;
 mod column_defaults;
 mod comment;
 mod database;
+mod database_copy;
 pub(crate) mod private;
 mod rewrite_rows;
 mod role;
@@ -38,7 +39,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::AlterView(_) => "ALTER VIEW",
         Definition::DropViews(_) => "DROP VIEW",
         Definition::Comment(_) => "COMMENT",
-        Definition::CreateDatabase(_) => "CREATE DATABASE",
+        Definition::CreateDatabase(_) | Definition::CopyDatabase { .. } => "CREATE DATABASE",
         Definition::AlterDatabase { .. } => "ALTER DATABASE",
         Definition::SessionDefaults { of: SessionsOf::Database(_), .. } => "ALTER DATABASE",
         Definition::SessionDefaults { .. } => "ALTER ROLE",
@@ -56,6 +57,7 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
     let global = matches!(
         definition,
         Definition::CreateDatabase(_)
+            | Definition::CopyDatabase { .. }
             | Definition::AlterDatabase { .. }
             | Definition::SessionDefaults { .. }
             | Definition::DropDatabase { .. }
@@ -96,6 +98,10 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         audit::record(session, definition, Some(&refused));
         return Err(refused);
     }
+    // It takes as long as there are rows, and can be cancelled at any time: nothing of it shows before its end.
+    if let Definition::CopyDatabase { name, source } = definition {
+        return Box::pin(database_copy::create(session, name, source)).await;
+    }
     // A definition must not be applied by half: a cancel request waits until it is complete.
     let made = shielded(Box::pin(make(session, definition))).await;
     audit::record(session, definition, made.as_ref().err());
@@ -126,6 +132,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,
         Definition::CreateDatabase(name) => database::create(session, name).await,
+        Definition::CopyDatabase { name, source } => database_copy::create(session, name, source).await,
         Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
         Definition::SessionDefaults { of, change } => session_defaults::change(session, of, change).await,
         Definition::DropDatabase { name, if_exists, force } => database::drop(session, name, *if_exists, *force).await,

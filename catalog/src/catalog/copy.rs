@@ -123,7 +123,8 @@ impl TenantSource {
         };
         let message = format!("relation \"{}\" keeps no history", table.name);
         Err(Error::new(ErrorKind::Unsupported, message)
-            .with_detail("A database as of a time needs the history of every table, also of its own."))
+            .with_detail("A copy as of a time needs the history of every table, also of those that are private.")
+            .with_hint("An operator lets a table keep history with ALTER TABLE … SET (history = '7 days')."))
     }
 }
 

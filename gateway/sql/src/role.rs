@@ -3,7 +3,7 @@
 use crate::{
     ast::{
         Statement,
-        definition::{Definition, RoleOptions, SessionsOf},
+        definition::{DatabaseSource, Definition, RoleOptions, SessionsOf},
     },
     definition, settings,
     tokens::TokenReader,
@@ -11,13 +11,41 @@ use crate::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
+/// Databases of PostgreSQL that new ones are copies of.
+const EMPTY_TEMPLATES: [&str; 2] = ["template0", "template1"];
+
 pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;
     let name = tokens.name()?;
+    if let Some(copied) = parse_database_copy(tokens, &name)? {
+        return Ok(copied);
+    }
     if !tokens.at_end() && tokens.peek_nth(0).is_some_and(|token| matches!(token, Token::Word(_))) {
         return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", tokens.head().to_uppercase())));
     }
     Ok(Definition::CreateDatabase(name))
+}
+
+/// Parses `TEMPLATE …` and `FROM BACKUP …` behind the name of a new database, if they come next.
+fn parse_database_copy(tokens: &mut TokenReader<'_>, name: &str) -> Result<Option<Definition>> {
+    let name = name.to_owned();
+    if tokens.words("from backup") {
+        let path = tokens.string()?;
+        tokens.expect_words("tenant")?;
+        let source = DatabaseSource::Backup { path, tenant: tokens.name()? };
+        return Ok(Some(Definition::CopyDatabase { name, source }));
+    }
+    if !tokens.words("with template") && !tokens.words("template") {
+        return Ok(None);
+    }
+    tokens.token(&Token::Eq);
+    let template = tokens.name()?;
+    // These are empty in PostgreSQL, and programs name them.
+    if EMPTY_TEMPLATES.contains(&template.as_str()) {
+        return Ok(Some(Definition::CreateDatabase(name)));
+    }
+    let as_of = if tokens.words("as of") { Some(tokens.string()?) } else { None };
+    Ok(Some(Definition::CopyDatabase { name, source: DatabaseSource::Template { name: template, as_of } }))
 }
 
 pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {

@@ -145,6 +145,6 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     Ok(Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)))
 }
 
-fn no_database(name: &str) -> SqlError {
+pub(super) fn no_database(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
 }

@@ -27,6 +27,13 @@ pub enum Definition {
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
     CreateDatabase(String),
+    /// `CREATE DATABASE … TEMPLATE …`, `CREATE DATABASE … FROM BACKUP …`: a tenant with the relations and rows of another
+    CopyDatabase {
+        /// The new tenant.
+        name: String,
+        /// The tenant that is copied.
+        source: DatabaseSource,
+    },
     /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: the quotas of the tenant's sessions
     AlterDatabase {
         /// The tenant.
@@ -74,6 +81,25 @@ pub enum Definition {
         databases: Vec<String>,
         /// The roles.
         roles: Vec<String>,
+    },
+}
+
+/// The tenant that a new one is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabaseSource {
+    /// `TEMPLATE name`
+    Template {
+        /// The tenant.
+        name: String,
+        /// The text of a timestamp: `AS OF '…'`.
+        as_of: Option<String>,
+    },
+    /// `FROM BACKUP 'path' TENANT name`
+    Backup {
+        /// The folder of the backup, on the server's machine.
+        path: String,
+        /// The tenant.
+        tenant: String,
     },
 }
 
