@@ -5,8 +5,7 @@
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
 use crate::{
-    ColumnPlace, Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId,
-    table::DefaultValue,
+    ColumnPlace, Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, table::DefaultValue,
 };
 use bytes::Bytes;
 use keyspan_storage::FamilyName;
@@ -34,7 +33,8 @@ pub struct Numbers {
 impl Numbers {
     /// Gives the tenant's own relations the OIDs from `first_oid` on.
     pub fn of_private(own: &Private, first_oid: u32) -> Self {
-        let oids = own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied()).chain(own.views.keys().copied());
+        let oids =
+            own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied()).chain(own.views.keys().copied());
         Self { relations: oids.zip(first_oid..).collect(), columns: BTreeMap::new() }
     }
 
@@ -75,18 +75,19 @@ fn unknown(oid: u32) -> Error {
 /// # Errors
 /// [`Corrupt`](ErrorKind::Corrupt) for a reference to what does not exist; the errors of `renumber`.
 pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Result<Vec<Vec<PrivateEdit>>> {
-    let sequences = own.sequences.values().map(|sequence| {
-        Ok::<_, Error>((0, PrivateEdit::CreateSequence(renumbered_sequence(sequence, numbers)?)))
-    });
+    let sequences = own
+        .sequences
+        .values()
+        .map(|sequence| Ok::<_, Error>((0, PrivateEdit::CreateSequence(renumbered_sequence(sequence, numbers)?))));
     let tables = own.tables.values().map(|table| {
         let bytes = table.columns.iter().filter_map(|column| column.default.as_ref()).map(|default| default.sql.len());
         let bytes = bytes.chain(table.checks.iter().map(|check| check.sql.len())).sum();
         Ok((bytes, PrivateEdit::CreateTable(Box::new(renumbered_table(table, numbers)?))))
     });
     let views = in_order(own);
-    let views = views.iter().map(|view| {
-        Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?))))
-    });
+    let views = views
+        .iter()
+        .map(|view| Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?)))));
     let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
     for edit in sequences.chain(tables).chain(views) {
         let (more, edit) = edit?;

@@ -15,10 +15,7 @@
 //! are in the store's files. [`Catalog::finish_drops`] does that for one that was cancelled or that a crash
 //! interrupted.
 
-use super::{
-    Catalog, load, rows,
-    tenants::ActiveTenant,
-};
+use super::{Catalog, load, rows, tenants::ActiveTenant};
 use crate::{
     Edit, Error, ErrorKind, Numbers, Private, Result, Snapshot, Table, Tenant, TenantId, TenantState,
     private::{private_table, space_span},
@@ -28,8 +25,8 @@ use crate::{
 use bytes::Bytes;
 use futures::TryStreamExt;
 use keyspan_storage::{
-    Commit, FamilyName, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, Scan, Store, StoreExt, TableName, Validation,
-    Write,
+    Commit, FamilyName, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, Scan, Store, StoreExt, TableName,
+    Validation, Write,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -237,12 +234,7 @@ impl TenantCopy<'_> {
     }
 
     /// Defines the private relations; returns the numbers of all.
-    async fn define(
-        &self,
-        own: &Private,
-        shared: &[(Arc<Table>, Arc<Table>)],
-        renumber: Renumber,
-    ) -> Result<Numbers> {
+    async fn define(&self, own: &Private, shared: &[(Arc<Table>, Arc<Table>)], renumber: Renumber) -> Result<Numbers> {
         let (id, oid) = (&self.tenant.id, self.tenant.oid);
         let count = own.tables.len() + own.sequences.len() + own.views.len();
         let count = u32::try_from(count).expect("the relations of a tenant have a limit");

@@ -124,7 +124,12 @@ impl Catalog {
         Ok(TenantSize { tables })
     }
 
-    pub(super) async fn finish_drop(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+    pub(super) async fn finish_drop(
+        &self,
+        tenant: &Tenant,
+        dropped_by: &str,
+        now_micros: i64,
+    ) -> Result<Arc<DropCertificate>> {
         let size = self.tenant_size(&tenant.id).await?;
         // All private tables and spare spaces are in one table of the store.
         let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();

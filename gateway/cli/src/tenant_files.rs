@@ -125,7 +125,9 @@ async fn fill(engine: &Arc<Engine>, source: TenantSource, tenant: &str) -> Resul
 fn sync_above(path: &Path) -> Result<()> {
     let absolute = std::path::absolute(path)?;
     let above = absolute.parent().unwrap_or(Path::new("/"));
-    fs::File::open(above).and_then(|folder| folder.sync_all()).with_context(|| format!("cannot sync {}", above.display()))
+    fs::File::open(above)
+        .and_then(|folder| folder.sync_all())
+        .with_context(|| format!("cannot sync {}", above.display()))
 }
 
 /// Has a server copy a tenant out of a backup.

@@ -7,6 +7,7 @@
 use super::skipped;
 use crate::{
     pg::error::{Result, SqlError, SqlState},
+    purge,
     query::explain,
     resources::Size,
     session::Session,
@@ -99,6 +100,9 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool, for
     let dropped = instance.catalog.drop_tenant(&id, &session.identity.role, instance.clock.now_micros()).await;
     // Wake it even after an error: the drop may be half done.
     instance.purges.wake();
+    if dropped.is_ok() {
+        purge::write_certificates(&instance).await;
+    }
     dropped?;
     // Those that have logged in meanwhile: they end at their next statement, but an idle one would wait for it.
     if let Some(oid) = oid {

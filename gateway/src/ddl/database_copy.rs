@@ -99,8 +99,9 @@ fn timestamp(text: &str, now_micros: i64) -> Result<i64> {
 async fn backup(instance: &Instance, path: &str, tenant: &str) -> Result<TenantSource> {
     if !Path::new(path).is_absolute() {
         let message = format!("the path of a backup is absolute: \"{path}\" is not");
-        return Err(SqlError::new(SqlState::INVALID_NAME, message)
-            .with_hint("It names a folder on the server's machine."));
+        return Err(
+            SqlError::new(SqlState::INVALID_NAME, message).with_hint("It names a folder on the server's machine.")
+        );
     }
     let (folder, clock) = (path.to_owned(), Box::new(ServerClock(instance.clock.clone())));
     let opened = tokio::task::spawn_blocking(move || ReadOnlyStore::open(folder, None, clock));

@@ -228,7 +228,10 @@ fn start_threads(
 }
 
 /// The dead positions that a manifest names.
-pub(super) fn read_deletion_vectors(manifests: &Manifests, manifest: &Manifest) -> Result<BTreeMap<SegmentId, DeletionVector>> {
+pub(super) fn read_deletion_vectors(
+    manifests: &Manifests,
+    manifest: &Manifest,
+) -> Result<BTreeMap<SegmentId, DeletionVector>> {
     let read = |(id, meta): (&SegmentId, &DeletionVectorMeta)| {
         let bytes = manifests.read_deletion_vector(*id, meta)?;
         let vector = DeletionVector::decode(&bytes).filter(|vector| vector.count() == meta.count);

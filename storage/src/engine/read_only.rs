@@ -9,11 +9,13 @@
 //! memtables, which are in its log. Segments of an object store are not held: if their owner removes one, reads fail.
 
 use super::{
-    apply, blobs::{Blob, BlobWriter, Blobs},
+    apply,
+    blobs::{Blob, BlobWriter, Blobs},
     coordination::Coordination,
     files::StoreFiles,
     manifest::{Manifest, Manifests, SegmentMeta},
-    open, pins::Pins,
+    open,
+    pins::Pins,
     read::{HistoryReader, Parts, Reading},
     recover,
     row_cache::RowCache,
