@@ -5,7 +5,7 @@
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
 use crate::{
-    ColumnPlace, Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, table::DefaultValue,
+    Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, table::DefaultValue,
 };
 use bytes::Bytes;
 use keyspan_storage::FamilyName;
@@ -201,14 +201,9 @@ fn difference(source: &Table, target: &Table) -> Option<String> {
     Some(format!("The check \"{}\" is not in the backup.", check.name))
 }
 
-/// The columns of cells that a table's rows have: those of columns that were dropped are not among them.
-pub(crate) fn live_cells(table: &Table) -> BTreeSet<(FamilyName, Bytes)> {
-    let cells = table.columns.iter().filter_map(|column| match &column.place {
-        ColumnPlace::Key(_) => None,
-        ColumnPlace::Cell { family, qualifier, .. } => {
-            Some((family.clone(), Bytes::copy_from_slice(qualifier.as_bytes())))
-        }
-    });
-    let marker = (crate::table::marker_family(), Bytes::from_static(crate::table::MARKER_QUALIFIER));
-    cells.chain([marker]).collect()
+/// Where the cells of dropped columns are that a table must not get with the rows of another: a new column of it might
+/// be stored there.
+pub(crate) fn left_out(source: &Table, target: &Table) -> BTreeSet<(FamilyName, Bytes)> {
+    let dropped = source.retired.iter().filter(|place| !target.retired.contains(place));
+    dropped.map(|(family, qualifier)| (family.clone(), Bytes::copy_from_slice(qualifier.as_bytes()))).collect()
 }

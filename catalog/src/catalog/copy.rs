@@ -19,13 +19,13 @@ use super::{Catalog, load, rows, tenants::ActiveTenant};
 use crate::{
     Edit, Error, ErrorKind, Numbers, Private, Result, Snapshot, Table, Tenant, TenantId, TenantState,
     private::{private_table, space_span},
-    tenant_copy::{Renumber, check_agreement, definitions, live_cells},
+    tenant_copy::{Renumber, check_agreement, definitions, left_out},
     tenant_store::span,
 };
 use bytes::Bytes;
 use futures::TryStreamExt;
 use keyspan_storage::{
-    Commit, FamilyName, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, Scan, Store, StoreExt, TableName,
+    Cell, Commit, FamilyName, KeyRange, Mutation, Pin, Row, RowKey, RowMutation, Scan, Store, StoreExt, TableName,
     Validation, Write,
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -70,8 +70,8 @@ pub struct TenantCopy<'a> {
 struct Part<'a> {
     from: (&'a TableName, Bytes),
     to: (&'a TableName, Bytes),
-    /// The columns that are copied; `None` for all.
-    columns: Option<BTreeSet<(FamilyName, Bytes)>>,
+    /// Columns that are not copied.
+    left_out: BTreeSet<(FamilyName, Bytes)>,
     /// Families whose cells are states of aggregates.
     aggregates: BTreeSet<FamilyName>,
     /// The shared table; `None` for a private relation.
@@ -172,8 +172,8 @@ impl TenantCopy<'_> {
         for (space, id) in spaces.chain(own.sequences.keys().map(|id| (*id, *id))) {
             let from = space_span(&self.source.tenant, space);
             let to = space_span(&self.tenant.id, numbers.relation(id)?);
-            let (columns, aggregates) = (None, BTreeSet::new());
-            let part = Part { from: (&private, from), to: (&private, to), columns, aggregates, shared: None };
+            let (left_out, aggregates) = (BTreeSet::new(), BTreeSet::new());
+            let part = Part { from: (&private, from), to: (&private, to), left_out, aggregates, shared: None };
             self.copy_rows(&part, &mut copied).await?;
         }
         Ok(copied)
@@ -252,8 +252,7 @@ impl TenantCopy<'_> {
         Part {
             from: (&source.physical, span(&self.source.tenant)),
             to: (&target.physical, span(&self.tenant.id)),
-            // Another table may get a column that is stored where a dropped one of the source was.
-            columns: (!self.is_same_store()).then(|| live_cells(source)),
+            left_out: left_out(source, target),
             aggregates: aggregates.map(|family| family.name.clone()).collect(),
             shared: Some(target),
         }
@@ -331,13 +330,12 @@ impl Part<'_> {
     fn row(&self, row: Row) -> Result<(RowKey, Vec<Mutation>)> {
         let rest = row.key.bytes().slice(self.from.1.len()..);
         let key = RowKey::new([&self.to.1[..], &rest[..]].concat())?;
-        let is_copied = |cell: &keyspan_storage::Cell| {
-            let column = (cell.family.clone(), cell.qualifier.clone());
-            self.columns.as_ref().is_none_or(|columns| columns.contains(&column))
+        let is_copied = |cell: &Cell| {
+            self.left_out.is_empty() || !self.left_out.contains(&(cell.family.clone(), cell.qualifier.clone()))
         };
         let cells = row.cells.into_iter().filter(is_copied);
-        let mutation = |cell: keyspan_storage::Cell| {
-            let keyspan_storage::Cell { family, qualifier, timestamp, value } = cell;
+        let mutation = |cell: Cell| {
+            let Cell { family, qualifier, timestamp, value } = cell;
             let timestamp = Some(timestamp);
             match self.aggregates.contains(&family) {
                 true => Mutation::MergeToCell { family, qualifier, timestamp, state: value },
