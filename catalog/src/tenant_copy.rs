@@ -4,9 +4,7 @@
 //! A copy has relations of its own with new OIDs, and reads the same shared tables. A source in another store (a
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
-use crate::{
-    Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, table::DefaultValue,
-};
+use crate::{Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, table::DefaultValue};
 use bytes::Bytes;
 use keyspan_storage::FamilyName;
 use std::{
@@ -206,4 +204,51 @@ fn difference(source: &Table, target: &Table) -> Option<String> {
 pub(crate) fn left_out(source: &Table, target: &Table) -> BTreeSet<(FamilyName, Bytes)> {
     let dropped = source.retired.iter().filter(|place| !target.retired.contains(place));
     dropped.map(|(family, qualifier)| (family.clone(), Bytes::copy_from_slice(qualifier.as_bytes()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Comments, SequenceOptions};
+
+    fn view(id: u32, reads: &[u32]) -> (u32, Arc<SqlView>) {
+        let uses = reads.iter().map(|oid| (*oid, BTreeSet::from([1]))).collect();
+        let (name, sql) = (format!("v{id}"), format!("of {id}"));
+        (id, Arc::new(SqlView { id, name, columns: Vec::new(), sql, uses, comments: Comments::default() }))
+    }
+
+    fn renumber(sql: &str, numbers: &Numbers) -> Result<String> {
+        Ok(format!("{sql} is {}", numbers.relation(3)?))
+    }
+
+    #[test]
+    fn what_a_view_reads_is_defined_before_it() {
+        let sequence = Sequence::define(3, "s", &SequenceOptions::default()).unwrap();
+        let sequences = BTreeMap::from([(3, Arc::new(sequence))]);
+        // A view that was replaced may read one that was made later.
+        let views = BTreeMap::from([view(5, &[9]), view(7, &[]), view(9, &[7])]);
+        let own = Private { sequences, views, ..Private::default() };
+        let groups = definitions(&own, &Numbers::of_private(&own, 100), renumber).unwrap();
+        let made = groups.iter().flatten().map(|edit| match edit {
+            PrivateEdit::CreateSequence(sequence) => (sequence.id, String::new()),
+            PrivateEdit::CreateView(view) => (view.id, format!("{} {:?}", view.sql, view.uses)),
+            other => panic!("{other:?}"),
+        });
+        let made: Vec<_> = made.collect();
+        let expected =
+            [(100, ""), (102, "of 7 is 100 {}"), (103, "of 9 is 100 {102: {1}}"), (101, "of 5 is 100 {103: {1}}")];
+        assert_eq!(made, expected.map(|(id, text)| (id, text.to_owned())));
+    }
+
+    #[test]
+    fn many_relations_are_defined_by_several_edits() {
+        let views = (1..=2 * EDITS_MAX as u32).map(|id| view(id, &[])).collect();
+        let sequences = BTreeMap::new();
+        let own = Private { views, sequences, ..Private::default() };
+        let plain: Renumber = |sql, _| Ok(sql.to_owned());
+        let groups = definitions(&own, &Numbers::of_private(&own, 1), plain).unwrap();
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [EDITS_MAX, EDITS_MAX]);
+        let unknown = definitions(&own, &Numbers::default(), plain).unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::Corrupt);
+    }
 }
