@@ -100,7 +100,9 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
     }
     // It takes as long as there are rows, and can be cancelled at any time: nothing of it shows before its end.
     if let Definition::CopyDatabase { name, source } = definition {
-        return Box::pin(database_copy::create(session, name, source)).await;
+        let made = Box::pin(database_copy::create(session, name, source)).await;
+        audit::record(session, definition, made.as_ref().err());
+        return made;
     }
     // A definition must not be applied by half: a cancel request waits until it is complete.
     let made = shielded(Box::pin(make(session, definition))).await;

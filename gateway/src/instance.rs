@@ -5,8 +5,7 @@
 
 use crate::{
     activity::Activities, audit::Audit, certificates::Certificates, notifications::Rooms, purges::Purges,
-    resources::Resources,
-    row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
+    resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};

@@ -114,12 +114,24 @@ async fn fill(engine: &Arc<Engine>, source: TenantSource, tenant: &str) -> Resul
         catalog.commit(|_| Ok(Edit::CreateTable(table.as_ref().clone()))).await?;
     }
     let source_tenant = source.tenant().cloned().with_context(|| format!("database \"{tenant}\" does not exist"))?;
-    let make = |oid| Tenant { oid, ..source_tenant.as_ref().clone() };
-    let copy = catalog.begin_copy(source, &source_tenant.id, make).await?;
+    let copy = catalog.begin_copy(source, &source_tenant.id, |oid| tenant_of(&source_tenant, oid)).await?;
     let copied = copy.fill(renumbered).await?;
     copy.finish().await?;
     engine.flush().await?;
     Ok(copied)
+}
+
+/// The tenant in its backup. Rights and owners are roles', of which a backup of a tenant has none.
+fn tenant_of(source: &Tenant, oid: u32) -> Tenant {
+    Tenant {
+        id: source.id.clone(),
+        oid,
+        state: source.state,
+        created_micros: source.created_micros,
+        quotas: source.quotas,
+        settings: source.settings.clone(),
+        comment: source.comment.clone(),
+    }
 }
 
 fn sync_above(path: &Path) -> Result<()> {

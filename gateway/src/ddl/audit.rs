@@ -6,7 +6,7 @@ use crate::{
     audit::Event,
     pg::error::SqlError,
     session::Session,
-    sql::ast::definition::{Commented, Definition, RoleOptions, SessionsOf, SettingChange},
+    sql::ast::definition::{Commented, DatabaseSource, Definition, RoleOptions, SessionsOf, SettingChange},
 };
 
 /// Records a definition that was made, or why it was not.
@@ -40,6 +40,7 @@ fn of(event: Event, definition: &Definition) -> Event {
             Commented::Database(name) => one(event, name),
         },
         Definition::CreateDatabase(name) => one(event, name),
+        Definition::CopyDatabase { name, source } => one(event, name).text("copied_from", copied_from(source)),
         Definition::AlterDatabase { name, quotas } => {
             one(event, name).names("options", quotas.iter().map(|(quota, _)| quota.clone()))
         }
@@ -61,6 +62,14 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::GrantConnect { databases, roles } | Definition::RevokeConnect { databases, roles } => {
             event.names("objects", databases.iter().cloned()).names("roles", roles.iter().cloned())
         }
+    }
+}
+
+/// The tenant that is copied; the path of a backup is left out.
+fn copied_from(source: &DatabaseSource) -> &str {
+    match source {
+        DatabaseSource::Template { name, .. } => name,
+        DatabaseSource::Backup { tenant, .. } => tenant,
     }
 }
 

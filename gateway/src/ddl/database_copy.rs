@@ -19,7 +19,7 @@ use keyspan_catalog::{
     catalog::{Copied, TenantCopy, TenantSource},
 };
 use keyspan_storage::{Clock, engine::ReadOnlyStore};
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// Wakes the background task when dropped.
 struct WakeOnDrop(Arc<Instance>);
@@ -70,10 +70,10 @@ pub(super) async fn create(session: &mut Session, name: &str, source: &DatabaseS
     Ok(())
 }
 
-/// The new tenant: its quotas are those of the other; comments and rights are not copied, as in PostgreSQL.
+/// The new tenant: its quotas are those of the other; settings, the comment and rights are not copied, as in PostgreSQL.
 fn copied_tenant(source: &Tenant, id: &TenantId, oid: u32, created_micros: i64) -> Tenant {
-    let (state, quotas) = (TenantState::Creating, source.quotas);
-    Tenant { id: id.clone(), oid, state, created_micros, quotas, comment: None }
+    let (state, quotas, settings) = (TenantState::Creating, source.quotas, BTreeMap::new());
+    Tenant { id: id.clone(), oid, state, created_micros, quotas, settings, comment: None }
 }
 
 async fn template(instance: &Instance, name: &str, as_of: Option<&str>) -> Result<TenantSource> {
