@@ -14,6 +14,7 @@
 //! [`Catalog::finish_interrupted`].
 
 mod commit_with_rows;
+mod copy;
 mod private;
 mod purges;
 pub(crate) mod rows;
@@ -22,6 +23,7 @@ mod tenants;
 mod tests;
 
 pub use commit_with_rows::Editing;
+pub use copy::{Copied, TenantCopy, TenantSource};
 pub use tenants::TenantSize;
 
 use crate::{
@@ -51,8 +53,8 @@ pub struct Catalog {
     newest: Arc<ArcSwap<Snapshot>>,
     /// Held during an edit: edits of one process wait for each other rather than conflict.
     editing: Mutex<()>,
-    /// Tenants that a statement of this process is dropping.
-    active_drops: tenants::ActiveDrops,
+    /// Tenants that a statement of this process is dropping or creating.
+    active_tenants: tenants::ActiveTenants,
     /// Whether an interrupted edit may be unfinished.
     interrupted: AtomicBool,
 }
@@ -75,9 +77,9 @@ impl Catalog {
         let loaded = load(&store, &store.pin().await?).await?;
         let newest = Arc::new(ArcSwap::from_pointee(loaded.snapshot));
         store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
-        let (editing, active_drops, interrupted) =
-            (Mutex::new(()), tenants::ActiveDrops::default(), AtomicBool::new(true));
-        let catalog = Self { store, newest, editing, active_drops, interrupted };
+        let (editing, active_tenants, interrupted) =
+            (Mutex::new(()), tenants::ActiveTenants::default(), AtomicBool::new(true));
+        let catalog = Self { store, newest, editing, active_tenants, interrupted };
         match catalog.finish(&loaded.pending).await {
             Err(error) if takes_no_writes(&error) => {
                 tracing::warn!(%error, "a change of the catalog that was interrupted could not be finished yet");

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 pub enum Edit {
     /// A new tenant.
     CreateTenant(Tenant),
+    /// The tenant, given by id and OID, has all of its relations and rows: it becomes usable.
+    FinishCreateTenant(TenantId, u32),
+    /// The creation of the tenant, given by id and OID, is given up: the tenant is to be dropped.
+    AbandonTenant(TenantId, u32),
     /// New quotas for the tenant's sessions.
     SetQuotas(TenantId, Quotas),
     /// What sessions in the tenant's database begin with.

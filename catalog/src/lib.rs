@@ -34,6 +34,7 @@ pub mod sequence;
 pub mod sql_view;
 pub mod table;
 pub mod tenant;
+pub mod tenant_copy;
 
 // The values of a row, and their encodings as a key and as cells. Pure.
 pub mod value;
@@ -62,5 +63,6 @@ pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
 pub use tenant::{DropCertificate, PurgeState, Quotas, Tenant, TenantState};
+pub use tenant_copy::Numbers;
 pub use tenant_store::TenantStore;
 pub use value::{SqlType, Value, ValueRef};

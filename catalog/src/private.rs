@@ -88,6 +88,8 @@ pub enum PrivateEdit {
     SetOwner(BTreeSet<u32>, u32),
     /// A list of rights changes.
     ChangeList(ListOf, ListChange),
+    /// The rights on objects, by their OIDs, and on what roles will make: those of a copy.
+    SetRights(BTreeMap<u32, ObjectRights>, BTreeMap<u32, DefaultRights>),
 }
 
 impl Private {
@@ -207,6 +209,10 @@ impl Private {
                 }
             }
             PrivateEdit::ChangeList(of, change) => self.change_list(*of, change)?,
+            PrivateEdit::SetRights(rights, defaults) => {
+                self.rights.extend(rights.iter().map(|(oid, rights)| (*oid, Arc::new(rights.clone()))));
+                self.defaults.extend(defaults.iter().map(|(role, defaults)| (*role, Arc::new(defaults.clone()))));
+            }
         }
         Ok(())
     }

@@ -69,6 +69,8 @@ impl Snapshot {
         next.version += 1;
         match edit {
             Edit::CreateTenant(tenant) => next.create_tenant(tenant)?,
+            Edit::FinishCreateTenant(id, oid) => next.end_creation(id, *oid, TenantState::Active)?,
+            Edit::AbandonTenant(id, oid) => next.end_creation(id, *oid, TenantState::Dropping)?,
             Edit::SetQuotas(id, quotas) => next.set_quotas(id, *quotas)?,
             Edit::SetTenantSettings(id, settings) => next.set_tenant_settings(id, settings)?,
             Edit::CommentTenant(id, comment) => next.comment_tenant(id, comment.clone())?,
@@ -115,6 +117,7 @@ impl Snapshot {
             let error = Error::new(ErrorKind::TenantExists, format!("database \"{}\" already exists", tenant.id));
             return Err(match found.state {
                 TenantState::Active => error,
+                TenantState::Creating => error.with_detail("It is being created."),
                 TenantState::Dropping => error.with_detail("It is being dropped."),
             });
         }
@@ -123,6 +126,13 @@ impl Snapshot {
         }
         self.take_oid(tenant.oid)?;
         self.tenants.insert(tenant.id.clone(), Arc::new(tenant.clone()));
+        Ok(())
+    }
+
+    fn end_creation(&mut self, id: &TenantId, oid: u32, state: TenantState) -> Result<()> {
+        let found = self.tenants.get(id).filter(|tenant| tenant.oid == oid && tenant.state == TenantState::Creating);
+        let ended = Tenant { state, ..found.ok_or_else(|| no_tenant(id))?.as_ref().clone() };
+        self.tenants.insert(id.clone(), Arc::new(ended));
         Ok(())
     }
 
@@ -211,9 +221,10 @@ impl Snapshot {
         self.check_views(&before)
     }
 
-    /// Checks a change of the shared tables against the views of every tenant.
+    /// Checks a change of the shared tables against the views of every tenant, also of those that are being created.
     fn check_views(&self, before: &Self) -> Result<()> {
-        for (tenant, own) in self.private.iter().filter(|(tenant, _)| self.tenant(tenant.as_str()).is_some()) {
+        let is_kept = |id: &TenantId| self.tenants.get(id).is_some_and(|tenant| tenant.state != TenantState::Dropping);
+        for (tenant, own) in self.private.iter().filter(|(tenant, _)| is_kept(tenant)) {
             let suffix = format!(" of database {tenant}");
             sql_view::check((own, own), (&before.tables, &self.tables), &suffix)?;
         }
@@ -234,9 +245,11 @@ impl Snapshot {
         table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
     }
 
-    /// Applies only if the tenant's OID is `oid`: a tenant created later with the same id is not the session's.
+    /// Applies only if the tenant's OID is `oid`: a tenant created later with the same id is not the session's. A
+    /// tenant that is being created has no sessions: only its creator knows the OID.
     fn change_private(&mut self, id: &TenantId, oid: u32, edits: &[PrivateEdit]) -> Result<()> {
-        self.tenant(id.as_str()).filter(|tenant| tenant.oid == oid).ok_or_else(|| no_tenant(id))?;
+        let is_usable = |tenant: &Arc<Tenant>| tenant.oid == oid && tenant.state != TenantState::Dropping;
+        self.tenants.get(id).filter(|tenant| is_usable(tenant)).ok_or_else(|| no_tenant(id))?;
         let mut private = self.private.get(id).map(|private| private.as_ref().clone()).unwrap_or_default();
         let shared = self.tables.clone();
         for edit in edits {
@@ -397,6 +410,11 @@ impl Snapshot {
     /// The tenants whose drop has begun but not finished.
     pub fn dropping(&self) -> impl Iterator<Item = &Arc<Tenant>> {
         self.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping)
+    }
+
+    /// The tenants whose creation has begun but not finished.
+    pub fn creating(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        self.tenants.values().filter(|tenant| tenant.state == TenantState::Creating)
     }
 
     /// The role of this name.

@@ -1,6 +1,6 @@
 //! Tenants, and the certificates of dropped ones.
 
-use crate::{SettingDefaults, TenantId};
+use crate::{SettingDefaults, SqlType, TenantId, Value};
 use serde::{Deserialize, Serialize};
 
 /// The byte between a tenant's id and the rest of the row key.
@@ -10,6 +10,8 @@ pub const TENANT_DELIMITER: u8 = b'#';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TenantState {
+    /// Invisible; its relations and rows are being copied from another tenant.
+    Creating,
     /// Usable.
     Active,
     /// Invisible; its rows are being deleted.
@@ -103,6 +105,27 @@ impl PurgeState {
     }
 }
 
+/// What a certificate's document has, in this order. The names stay: programs of others read them.
+#[derive(Serialize)]
+struct CertificateFields<'a> {
+    tenant: &'a str,
+    oid: u32,
+    dropped_by: &'a str,
+    tables: u64,
+    rows: u64,
+    bytes: u64,
+    dropped_at: String,
+    purge: &'static str,
+    purge_began_at: Option<String>,
+    purged_at: Option<String>,
+}
+
+/// A time in microseconds as `2026-11-24T15:39:11.5Z`.
+fn rfc3339(micros: i64) -> String {
+    let text = Value::Timestamp(micros).to_text(SqlType::Timestamp);
+    format!("{}Z", text.replacen(' ', "T", 1))
+}
+
 impl DropCertificate {
     /// The state of the purge.
     pub fn purge_state(&self) -> PurgeState {
@@ -113,8 +136,66 @@ impl DropCertificate {
         }
     }
 
+    /// The certificate as a document in JSON: the fields of `keyspan.drops`, with times in RFC 3339.
+    pub fn to_json(&self) -> String {
+        let fields = CertificateFields {
+            tenant: self.tenant.as_str(),
+            oid: self.oid,
+            dropped_by: &self.dropped_by,
+            tables: self.tables,
+            rows: self.rows,
+            bytes: self.bytes,
+            dropped_at: rfc3339(self.dropped_micros),
+            purge: self.purge_state().name(),
+            purge_began_at: self.purging_micros.map(rfc3339),
+            purged_at: self.purged_micros.map(rfc3339),
+        };
+        let mut text = serde_json::to_string_pretty(&fields).expect("texts and numbers have a form in JSON");
+        text.push('\n');
+        text
+    }
+
     /// The sort key of certificates: timestamp, then OID.
     pub(crate) fn order(&self) -> (i64, u32) {
         (self.dropped_micros, self.oid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn a_certificate_is_a_document() {
+        let mut certificate = DropCertificate {
+            oid: 16_385,
+            tenant: TenantId::new("alto").unwrap(),
+            dropped_by: "an \"operator\"".to_owned(),
+            tables: 2,
+            rows: 10,
+            bytes: 300,
+            dropped_micros: 1_793_491_200_000_000,
+            purging_micros: None,
+            purged_micros: None,
+        };
+        assert!(certificate.to_json().contains("\"purged_at\": null"));
+        certificate.purging_micros = Some(1_793_491_200_500_000);
+        certificate.purged_micros = Some(1_793_491_201_000_001);
+        expect![[r#"
+            {
+              "tenant": "alto",
+              "oid": 16385,
+              "dropped_by": "an \"operator\"",
+              "tables": 2,
+              "rows": 10,
+              "bytes": 300,
+              "dropped_at": "2026-11-01T00:00:00Z",
+              "purge": "done",
+              "purge_began_at": "2026-11-01T00:00:00.5Z",
+              "purged_at": "2026-11-01T00:00:01.000001Z"
+            }
+        "#]]
+        .assert_eq(&certificate.to_json());
     }
 }

@@ -9,6 +9,7 @@ mod audit;
 mod column_defaults;
 mod comment;
 mod database;
+mod database_copy;
 mod membership;
 pub(crate) mod private;
 mod rewrite_rows;
@@ -102,6 +103,12 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         audit::record(session, definition, Some(&refused));
         return Err(refused);
     }
+    // It takes as long as there are rows, and can be cancelled at any time: nothing of it shows before its end.
+    if let Definition::CreateDatabase { name, owner, source: Some(source) } = definition {
+        let made = Box::pin(database_copy::create(session, name, owner.as_ref(), source)).await;
+        audit::record(session, definition, made.as_ref().err());
+        return made;
+    }
     // A definition must not be applied by half: a cancel request waits until it is complete.
     let made = shielded(Box::pin(make(session, definition))).await;
     audit::record(session, definition, made.as_ref().err());
@@ -131,7 +138,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,
         Definition::DropTables(drop) => table::drop(session, drop).await,
-        Definition::CreateDatabase { name, owner } => database::create(session, name, owner.as_ref()).await,
+        Definition::CreateDatabase { name, owner, .. } => database::create(session, name, owner.as_ref()).await,
         Definition::Rights(change) => rights::change(session, change).await,
         Definition::AlterDatabase { name, quotas } => database::alter(session, name, quotas).await,
         Definition::SessionDefaults { of, change } => session_defaults::change(session, of, change).await,

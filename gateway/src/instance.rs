@@ -4,8 +4,8 @@
 //! statements.
 
 use crate::{
-    activity::Activities, audit::Audit, notifications::Rooms, purges::Purges, resources::Resources,
-    row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
+    activity::Activities, audit::Audit, certificates::Certificates, notifications::Rooms, purges::Purges,
+    resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -26,6 +26,8 @@ pub struct Instance {
     pub resources: Resources,
     /// The purge of dropped tenants, in the background.
     pub purges: Purges,
+    /// The certificates of dropped tenants, as files.
+    pub certificates: Certificates,
     /// Keys of rows in tables without a primary key.
     pub row_numbers: Arc<RowNumbers>,
     /// Numbers of sequences.
@@ -50,6 +52,7 @@ impl Instance {
             copy_folder: None,
             resources: Resources::default(),
             purges: Purges::default(),
+            certificates: Certificates::default(),
             row_numbers: Arc::default(),
             sequences: Sequences::default(),
             table_locks: TableLocks::default(),

@@ -50,6 +50,7 @@ pub mod write_set;
 
 pub mod activity;
 pub mod audit;
+pub mod certificates;
 pub mod notifications;
 pub mod purges;
 pub mod resources;

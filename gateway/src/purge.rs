@@ -21,7 +21,7 @@ pub const RESUMED: &str = "(resumed)";
 /// Purges what was dropped, until `stop`. What is under way then is taken up by the next start.
 pub(crate) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
     let mut wait = RETRY_MIN;
-    while let Some(pause) = stop.run_until_cancelled(step(&instance, &mut wait)).await {
+    while let Some(pause) = stop.run_until_cancelled(step_with_files(&instance, &mut wait)).await {
         let woken = async {
             match pause {
                 Pause::None => {}
@@ -41,6 +41,30 @@ enum Pause {
     None,
     UntilWoken,
     AtMost(Duration),
+}
+
+/// A step, and the files of certificates: what is missing at the start, and what the step has changed.
+async fn step_with_files(instance: &Arc<Instance>, wait: &mut Duration) -> Pause {
+    write_certificates(instance).await;
+    let pause = step(instance, wait).await;
+    match write_certificates(instance).await {
+        false if pause == Pause::UntilWoken => Pause::AtMost(RETRY_MAX),
+        _ => pause,
+    }
+}
+
+/// Writes the files of certificates that are missing or differ; `false` if that fails, which is logged.
+pub(crate) async fn write_certificates(instance: &Arc<Instance>) -> bool {
+    let (owned, snapshot) = (instance.clone(), instance.catalog.snapshot());
+    let written = tokio::task::spawn_blocking(move || owned.certificates.write(&snapshot.drops)).await;
+    match written {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a certificate of a drop could not be written to its file");
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 async fn step(instance: &Instance, wait: &mut Duration) -> Pause {

@@ -30,6 +30,7 @@ const GATEWAY: &[&[&str]] = &[
     &[
         "activity",
         "audit",
+        "certificates",
         "notifications",
         "purges",
         "resources",

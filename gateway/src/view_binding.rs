@@ -29,7 +29,7 @@ use datafusion::sql::sqlparser::ast::{
     ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Visit, VisitMut,
     Visitor, VisitorMut,
 };
-use keyspan_catalog::{Relation, SqlView};
+use keyspan_catalog::{ErrorKind, Numbers, Relation, SqlView};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
@@ -104,6 +104,42 @@ pub fn text_of<'a>(
         name_items(select, view);
     }
     Ok(format!(" {query};"))
+}
+
+/// The text of a view's query with other numbers of relations and columns: for a copy of the view in another database.
+///
+/// # Errors
+/// [`Corrupt`](ErrorKind::Corrupt) for a text that cannot be read, or a number that `numbers` does not know.
+pub fn renumbered(sql: &str, numbers: &Numbers) -> keyspan_catalog::Result<String> {
+    let corrupt = |error: SqlError| keyspan_catalog::Error::new(ErrorKind::Corrupt, error.message);
+    let mut query = parsed(sql).map_err(corrupt)?;
+    match VisitMut::visit(&mut query, &mut Renumberer(numbers)) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(query.to_string()),
+    }
+}
+
+struct Renumberer<'a>(&'a Numbers);
+
+impl VisitorMut for Renumberer<'_> {
+    type Break = keyspan_catalog::Error;
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let TableFactor::Table { name, .. } = factor else { return ControlFlow::Continue(()) };
+        let Some((relation, columns)) = place(name) else { return ControlFlow::Continue(()) };
+        let renumbered = || {
+            let number = |column: &u16| Ok(self.0.column(relation, *column)?.to_string());
+            let columns = columns.iter().map(number).collect::<keyspan_catalog::Result<Vec<_>>>()?;
+            Ok(format!("{}:{}", self.0.relation(relation)?, columns.join(",")))
+        };
+        match renumbered() {
+            Ok(place) => {
+                *name = object(&[BOUND, &place]);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
 }
 
 fn parsed(sql: &str) -> Result<Box<Query>> {

@@ -110,6 +110,9 @@ mod granularity;
 mod open;
 mod recover;
 
+// Stores that are only read.
+mod read_only;
+
 // For operators and tests.
 pub mod files;
 #[cfg(feature = "testing")]
@@ -120,6 +123,7 @@ mod tests;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
 pub use granularity::Granularity;
+pub use read_only::ReadOnlyStore;
 pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
@@ -359,6 +363,13 @@ impl Engine {
         Pin { commit_micros, now_micros, state: self.shared.pins.hold(state, now_micros, unsettled) }
     }
 
+    /// The pin, held for good.
+    fn lasting(&self, pin: &Pin) -> Result<Pin> {
+        let held = apply::pinned_state(pin)?;
+        let lasting = self.shared.pins.hold_for_good(held.state()?, pin.now_micros, held.is_unsettled());
+        Ok(Pin { state: lasting, ..pin.clone() })
+    }
+
     /// Looks up rows in segments; on this thread if there is nothing to read.
     async fn fetch(&self, state: &Arc<State>, wanted: Lookups) -> Result<Fetched> {
         if wanted.is_empty() {
@@ -443,6 +454,11 @@ impl Store for Engine {
     async fn pin(&self) -> Result<Pin> {
         self.check_open()?;
         Ok(self.pin_now())
+    }
+
+    async fn lasting_pin(&self) -> Result<Pin> {
+        self.check_open()?;
+        self.lasting(&self.pin_now())
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {

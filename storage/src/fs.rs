@@ -8,8 +8,10 @@
 //! Every call blocks. The engine makes them on threads of its own, never on those of tokio.
 
 mod local;
+mod read_only;
 
 pub use local::LocalFs;
+pub use read_only::ReadOnlyFs;
 
 use std::{any::Any, fmt, io, path::Path};
 

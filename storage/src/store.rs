@@ -192,6 +192,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Pins the newest state.
     async fn pin(&self) -> Result<Pin>;
 
+    /// Pins the newest state for as long as the pin lives: it does not expire, so that purges wait for it. For
+    /// statements of an operator that read everything of a tenant.
+    async fn lasting_pin(&self) -> Result<Pin> {
+        self.pin().await
+    }
+
     /// Reads rows. Errors come from the stream, those of [`Scan::check`] first.
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream;
 

@@ -33,11 +33,14 @@ mod wire {
     pub mod process;
     pub mod protocol;
     pub mod purge;
+    pub mod purge_reader;
     pub mod rights;
     pub mod semantics;
     pub mod session_defaults;
     pub mod slt;
     pub mod streaming;
+    pub mod tenant_backup;
+    pub mod tenant_copy;
     pub mod tls;
     pub mod wide;
 }

@@ -5,7 +5,8 @@
 //! 2. Its rows are counted ([`Catalog::tenant_size`]), and its span is deleted in every table.
 //! 3. One edit deletes the tenant's row and adds the certificate.
 //!
-//! [`Catalog::finish_drops`] finishes a drop that a crash or an error (a full disk, for example) interrupted.
+//! [`Catalog::finish_drops`] finishes a drop that a crash or an error (a full disk, for example) interrupted, and drops
+//! what an interrupted creation ([`copy`](super::copy)) left.
 
 use super::Catalog;
 use crate::{
@@ -18,17 +19,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The tenants that statements of this process are dropping.
+/// The tenants that statements of this process are dropping or creating.
 #[derive(Debug, Default)]
-pub(super) struct ActiveDrops(Mutex<BTreeSet<TenantId>>);
+pub(super) struct ActiveTenants(Mutex<BTreeSet<TenantId>>);
 
 /// Removes the tenant from the set when dropped.
-struct DropGuard<'a>(&'a ActiveDrops, &'a TenantId);
+#[derive(Debug)]
+pub(super) struct ActiveTenant<'a>(&'a ActiveTenants, TenantId);
 
-impl ActiveDrops {
-    fn begin<'a>(&'a self, id: &'a TenantId) -> DropGuard<'a> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
-        DropGuard(self, id)
+impl ActiveTenants {
+    /// Adds a tenant; `None` if another statement has added it.
+    pub(super) fn begin(&self, id: &TenantId) -> Option<ActiveTenant<'_>> {
+        let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        is_new.then(|| ActiveTenant(self, id.clone()))
     }
 
     fn contains(&self, id: &TenantId) -> bool {
@@ -36,9 +39,9 @@ impl ActiveDrops {
     }
 }
 
-impl Drop for DropGuard<'_> {
+impl Drop for ActiveTenant<'_> {
     fn drop(&mut self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.1);
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
 }
 
@@ -73,23 +76,29 @@ impl Catalog {
     /// [`NoTenant`](ErrorKind::NoTenant), and the store's; after an error of the store the tenant is unchanged, or
     /// invisible and left to [`finish_drops`](Self::finish_drops).
     pub async fn drop_tenant(&self, id: &TenantId, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
-        let _guard = self.active_drops.begin(id);
+        let no_tenant = || Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist"));
+        let _active = self.active_tenants.begin(id).ok_or_else(no_tenant)?;
         let hidden = self.commit(|_| Ok(Edit::BeginDropTenant(id.clone()))).await?;
         let tenant = hidden.tenants.get(id).cloned();
-        let tenant =
-            tenant.ok_or_else(|| Error::new(ErrorKind::NoTenant, format!("database \"{id}\" does not exist")))?;
+        let tenant = tenant.ok_or_else(no_tenant)?;
         self.finish_drop(&tenant, dropped_by, now_micros).await
     }
 
-    /// Finishes interrupted drops, except those of statements that still run. The catalog does not record who began
-    /// them, so the certificates name `dropped_by`.
+    /// Finishes interrupted drops, except those of statements that still run, and drops what interrupted creations
+    /// left. The catalog does not record who began them, so the certificates name `dropped_by`.
     ///
     /// # Errors
     /// The store's, the first of several; the call can be repeated.
     pub async fn finish_drops(&self, dropped_by: &str, now_micros: i64) -> Result<Vec<Arc<DropCertificate>>> {
+        let mut failed = None;
+        let creating: Vec<Arc<Tenant>> = self.snapshot().creating().cloned().collect();
+        for tenant in creating.iter().filter(|tenant| !self.active_tenants.contains(&tenant.id)) {
+            let abandoned = self.commit(|_| Ok(Edit::AbandonTenant(tenant.id.clone(), tenant.oid))).await;
+            failed = failed.or(abandoned.err());
+        }
         let mut begun: Vec<Arc<Tenant>> = self.snapshot().dropping().cloned().collect();
-        begun.retain(|tenant| !self.active_drops.contains(&tenant.id));
-        let (mut certificates, mut failed) = (Vec::with_capacity(begun.len()), None);
+        begun.retain(|tenant| !self.active_tenants.contains(&tenant.id));
+        let mut certificates = Vec::with_capacity(begun.len());
         for tenant in begun {
             tracing::info!(tenant = %tenant.id, "finishing an interrupted drop");
             match self.finish_drop(&tenant, dropped_by, now_micros).await {
@@ -115,7 +124,12 @@ impl Catalog {
         Ok(TenantSize { tables })
     }
 
-    async fn finish_drop(&self, tenant: &Tenant, dropped_by: &str, now_micros: i64) -> Result<Arc<DropCertificate>> {
+    pub(super) async fn finish_drop(
+        &self,
+        tenant: &Tenant,
+        dropped_by: &str,
+        now_micros: i64,
+    ) -> Result<Arc<DropCertificate>> {
         let size = self.tenant_size(&tenant.id).await?;
         // All private tables and spare spaces are in one table of the store.
         let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();

@@ -5,6 +5,7 @@
 
 mod progress;
 
+use super::tenant_files;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use keyspan_gateway::resources::Size;
@@ -41,6 +42,11 @@ pub struct BackupOptions {
     /// The folder for the backup; made if it is not there, and empty.
     #[arg(value_name = "BACKUP")]
     to: PathBuf,
+
+    /// Back up this tenant only: the backup is a store with its rows, its own tables, views and sequences, and the
+    /// definitions of shared tables.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
 }
 
 /// What `keyspan restore` takes.
@@ -52,6 +58,23 @@ pub struct RestoreOptions {
 
     #[command(flatten)]
     to: StoreLocation,
+
+    /// Copy this tenant of the backup into a running server, beside the tenants that it has.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+
+    /// The name that the tenant gets there [default: the one that it has]
+    #[arg(long = "as", value_name = "NAME", requires = "tenant")]
+    name: Option<String>,
+
+    /// The server. It reads the backup itself: the backup's folder is on its machine.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433", requires = "tenant")]
+    server: String,
+
+    /// The operator's role at the server. Its password is that of KEYSPAN_PASSWORD, or of the file operator-password in
+    /// the folder of --store.
+    #[arg(long, value_name = "ROLE", default_value = "keyspan", requires = "tenant")]
+    user: String,
 }
 
 /// After the help of `keyspan check`.
@@ -76,8 +99,12 @@ object store come along: the backup stands by itself, and can be served as it is
 Of a tenant that is dropped later the backup keeps the rows: it is up to you to remove it when they have to be gone. The file
 operator-password is not copied; the password itself stays what it was.
 
+With --tenant the backup is a store with one tenant, which no byte of another is in, and no roles: an operator is made when it is
+first served. It has every version of each cell, but not the history of tables. It can be checked, served and restored as others.
+
 Examples:
   keyspan backup --store /srv/keyspan /backup/2026-11-21
+  keyspan backup --store /srv/keyspan /backup/alto --tenant alto
   keyspan backup --segments s3://bucket/prefix /backup/2026-11-21";
 
 /// After the help of `keyspan restore`.
@@ -85,8 +112,13 @@ pub const RESTORE_HELP: &str = "\
 The store's folder must be empty or not there, and so must be the place of its segments. Every segment is read back and verified. When
 it fails, or is stopped, what it has left behind is no store, and no server starts on it: remove it and begin anew.
 
+With --tenant a running server copies one tenant out of the backup, of all tenants or of one, while it goes on to serve the others:
+the command connects as an operator, without TLS, and says CREATE DATABASE name FROM BACKUP 'folder' TENANT name. Its rows are there
+all at once at the end, or not at all. To restore into a server that is stopped, start it first.
+
 Examples:
   keyspan restore /backup/2026-11-21 --store /srv/keyspan
+  keyspan restore /backup/2026-11-21 --tenant alto --as alto-old --server 127.0.0.1:5433
   keyspan restore /backup/2026-11-21 --store /srv/keyspan --segments s3://bucket/new-prefix";
 
 impl StoreLocation {
@@ -125,6 +157,9 @@ pub async fn check(location: StoreLocation) -> Result<()> {
 /// # Errors
 /// If it cannot be made; then no backup is left behind.
 pub async fn backup(options: BackupOptions) -> Result<()> {
+    if let Some(tenant) = &options.tenant {
+        return Box::pin(tenant_files::backup(&options.from, tenant, &options.to)).await;
+    }
     let (from, to) = (options.from.files(), StoreFiles::new(options.to, None));
     let context = format!("cannot back up {} to {}", from.path.display(), to.path.display());
     let done = format!("backed up to {}", to.path.display());
@@ -136,6 +171,11 @@ pub async fn backup(options: BackupOptions) -> Result<()> {
 /// # Errors
 /// If it cannot be restored; then what is left behind is no store.
 pub async fn restore(options: RestoreOptions) -> Result<()> {
+    if let Some(tenant) = &options.tenant {
+        let name = options.name.as_ref().unwrap_or(tenant);
+        let request = tenant_files::Request { tenant, name, server: &options.server, user: &options.user };
+        return Box::pin(tenant_files::restore(&options.from, &options.to.store, &request)).await;
+    }
     let (from, to) = (StoreFiles::new(options.from, None), options.to.files());
     let context = format!("cannot restore {} to {}", from.path.display(), to.path.display());
     let done = format!("restored to {}", to.path.display());

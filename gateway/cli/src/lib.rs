@@ -16,6 +16,7 @@ pub mod open;
 pub mod options;
 pub mod password;
 pub mod permissions;
+pub mod tenant_files;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -56,6 +57,8 @@ Examples:
   keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
   keyspan serve --memory 4GiB --segments s3://bucket/prefix    rows in a bucket, the log on the local disk
   keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
+  keyspan backup /backup/alto --tenant alto             one tenant of it, alone
+  keyspan restore /backup/today --tenant alto --as old  copy a tenant of a backup into the running server
   keyspan bench scan                      what scans and space cost over plain Parquet files, on this machine
 
 Connect:
@@ -91,13 +94,13 @@ enum Command {
         #[command(flatten)]
         store: files::StoreLocation,
     },
-    /// Copy a store, in use or not, into an empty folder.
+    /// Copy a store, or one tenant of it, in use or not, into an empty folder.
     #[command(after_help = files::BACKUP_HELP)]
     Backup {
         #[command(flatten)]
         backup: files::BackupOptions,
     },
-    /// Make a store of a backup, in an empty folder.
+    /// Make a store of a backup, in an empty folder, or copy one tenant of it into a running server.
     #[command(after_help = files::RESTORE_HELP)]
     Restore {
         #[command(flatten)]

@@ -4,6 +4,7 @@ use super::{options::ServeOptions, permissions};
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
+    certificates::Certificates,
     copy::remove_parts,
     instance::Instance,
     purge::RESUMED,
@@ -48,7 +49,9 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     // This process has locked the store by now, and with it the folder.
     clear_folder(&temp).with_context(failed)?;
     let resources = Resources::new(memory, Some(temp.clone()), options.storage.temp_max.0).with_context(failed)?;
-    let instance = Instance { audit: options.audit_log()?, copy_folder, resources, ..Instance::new(Arc::new(catalog)) };
+    let certificates = Certificates::of_store(&options.store);
+    let audit = options.audit_log()?;
+    let instance = Instance { audit, copy_folder, resources, certificates, ..Instance::new(Arc::new(catalog)) };
     Ok(OpenStore { instance: Arc::new(instance), sync_micros })
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     ast::{
         Statement,
-        definition::{Definition, RoleOptions, SessionsOf},
+        definition::{DatabaseSource, Definition, RoleOptions, SessionsOf},
         grant::Owned,
     },
     definition, grant, settings,
@@ -12,19 +12,51 @@ use crate::{
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
+/// Databases of PostgreSQL that new ones are copies of.
+const EMPTY_TEMPLATES: [&str; 2] = ["template0", "template1"];
+
 pub(crate) fn parse_create_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("database")?;
     let name = tokens.name()?;
     tokens.words("with");
-    let mut owner = None;
-    if tokens.words("owner") {
-        tokens.token(&Token::Eq);
-        owner = Some(grant::role(tokens)?);
+    let (mut owner, mut source) = (None, None);
+    loop {
+        let is_again = if tokens.words("owner") {
+            tokens.token(&Token::Eq);
+            owner.replace(grant::role(tokens)?).is_some()
+        } else if let Some(found) = parse_source(tokens)? {
+            source.replace(found).is_some()
+        } else {
+            break;
+        };
+        if is_again {
+            return Err(SqlError::syntax("conflicting or redundant options"));
+        }
     }
     if !tokens.at_end() && tokens.peek_nth(0).is_some_and(|token| matches!(token, Token::Word(_))) {
         return Err(SqlError::unsupported(format!("CREATE DATABASE … {}", tokens.head().to_uppercase())));
     }
-    Ok(Definition::CreateDatabase { name, owner })
+    Ok(Definition::CreateDatabase { name, owner, source: source.flatten() })
+}
+
+/// Parses `TEMPLATE …` and `FROM BACKUP …`, if they come next. Inside, `None` is an empty template.
+fn parse_source(tokens: &mut TokenReader<'_>) -> Result<Option<Option<DatabaseSource>>> {
+    if tokens.words("from backup") {
+        let path = tokens.string()?;
+        tokens.expect_words("tenant")?;
+        return Ok(Some(Some(DatabaseSource::Backup { path, tenant: tokens.name()? })));
+    }
+    if !tokens.words("template") {
+        return Ok(None);
+    }
+    tokens.token(&Token::Eq);
+    let name = tokens.name()?;
+    // These are empty in PostgreSQL, and programs name them.
+    if EMPTY_TEMPLATES.contains(&name.as_str()) {
+        return Ok(Some(None));
+    }
+    let as_of = if tokens.words("as of") { Some(tokens.string()?) } else { None };
+    Ok(Some(Some(DatabaseSource::Template { name, as_of })))
 }
 
 pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Definition> {

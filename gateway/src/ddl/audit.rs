@@ -7,7 +7,7 @@ use crate::{
     pg::error::SqlError,
     session::Session,
     sql::ast::{
-        definition::{Commented, Definition, RoleOptions, SessionsOf, SettingChange},
+        definition::{Commented, DatabaseSource, Definition, RoleOptions, SessionsOf, SettingChange},
         grant::{Granted, GrantedOn, Owned, RightsChange, RoleSpec},
     },
 };
@@ -42,7 +42,10 @@ fn of(event: Event, definition: &Definition) -> Event {
             Commented::Table(name) | Commented::View(name) | Commented::Column(name, _) => one(event, name),
             Commented::Database(name) => one(event, name),
         },
-        Definition::CreateDatabase { name, owner } => one(event, name).names("roles", owner.iter().map(role_name)),
+        Definition::CreateDatabase { name, owner, source } => {
+            let event = one(event, name).names("roles", owner.iter().map(role_name));
+            source.iter().fold(event, |event, source| event.text("copied_from", copied_from(source)))
+        }
         Definition::Rights(change) => of_rights(event, change),
         Definition::AlterDatabase { name, quotas } => {
             one(event, name).names("options", quotas.iter().map(|(quota, _)| quota.clone()))
@@ -106,6 +109,14 @@ fn role_name(role: &RoleSpec) -> String {
         RoleSpec::Named(name) => name.clone(),
         RoleSpec::Public => "public".to_owned(),
         RoleSpec::Current => "current_user".to_owned(),
+    }
+}
+
+/// The tenant that is copied; the path of a backup is left out.
+fn copied_from(source: &DatabaseSource) -> &str {
+    match source {
+        DatabaseSource::Template { name, .. } => name,
+        DatabaseSource::Backup { tenant, .. } => tenant,
     }
 }
 

@@ -7,6 +7,7 @@
 use super::{rights::named_owner, skipped};
 use crate::{
     pg::error::{Result, SqlError, SqlState},
+    purge,
     query::explain,
     resources::Size,
     session::Session,
@@ -103,6 +104,9 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool, for
     let dropped = instance.catalog.drop_tenant(&id, &session.identity.role, instance.clock.now_micros()).await;
     // Wake it even after an error: the drop may be half done.
     instance.purges.wake();
+    if dropped.is_ok() {
+        purge::write_certificates(&instance).await;
+    }
     dropped?;
     // Those that have logged in meanwhile: they end at their next statement, but an idle one would wait for it.
     if let Some(oid) = oid {
@@ -149,6 +153,6 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     Ok(Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)))
 }
 
-fn no_database(name: &str) -> SqlError {
+pub(super) fn no_database(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
 }

@@ -392,6 +392,7 @@ pub fn tenants(statement: &StatementContext) -> Vec<Row> {
     let one = |tenant: &Arc<Tenant>| {
         let state = match tenant.state {
             TenantState::Active => "active",
+            TenantState::Creating => "creating",
             TenantState::Dropping => "dropping",
         };
         row! {

@@ -90,8 +90,17 @@ impl StoreFiles {
         Self { path: path.into(), fs: Arc::new(LocalFs), segments }
     }
 
-    fn blobs(&self) -> Result<Arc<dyn Blobs>> {
+    pub(super) fn blobs(&self) -> Result<Arc<dyn Blobs>> {
         blobs::at(self.segments.as_ref(), &self.path, &self.fs)
+    }
+
+    /// Fails for a folder without a store.
+    pub(super) fn check_is_store(&self) -> Result<()> {
+        let log = frames::log_files(self.fs.as_ref(), &self.wal());
+        if log.is_ok_and(|log| !log.is_empty()) || self.load()?.1.version > 0 {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("there is no store in {}", self.path.display())))
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {
@@ -100,13 +109,13 @@ impl StoreFiles {
         lock.ok_or_else(|| Error::Locked { path: self.path.clone() })
     }
 
-    fn wal(&self) -> PathBuf {
+    pub(super) fn wal(&self) -> PathBuf {
         self.path.join(log::FOLDER)
     }
 }
 
 /// Each segment that a manifest names, once, with the number of its table.
-fn segments(manifest: &Manifest) -> BTreeMap<SegmentId, (u32, &SegmentMeta)> {
+pub(super) fn segments(manifest: &Manifest) -> BTreeMap<SegmentId, (u32, &SegmentMeta)> {
     let mut all = BTreeMap::new();
     for table in &manifest.tables {
         let (_, descriptor) =

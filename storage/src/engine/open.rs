@@ -228,7 +228,10 @@ fn start_threads(
 }
 
 /// The dead positions that a manifest names.
-fn read_deletion_vectors(manifests: &Manifests, manifest: &Manifest) -> Result<BTreeMap<SegmentId, DeletionVector>> {
+pub(super) fn read_deletion_vectors(
+    manifests: &Manifests,
+    manifest: &Manifest,
+) -> Result<BTreeMap<SegmentId, DeletionVector>> {
     let read = |(id, meta): (&SegmentId, &DeletionVectorMeta)| {
         let bytes = manifests.read_deletion_vector(*id, meta)?;
         let vector = DeletionVector::decode(&bytes).filter(|vector| vector.count() == meta.count);
@@ -243,7 +246,7 @@ fn read_deletion_vectors(manifests: &Manifests, manifest: &Manifest) -> Result<B
 }
 
 /// The tables of a manifest.
-fn state_of(
+pub(super) fn state_of(
     path: &Path,
     manifest: &Manifest,
     deletion_vectors: &BTreeMap<SegmentId, DeletionVector>,

@@ -22,6 +22,8 @@ pub(crate) struct PinnedState {
     taken_micros: i64,
     /// Whether commits with stamps up to the pin's time may have been in progress.
     unsettled: bool,
+    /// Whether it never expires.
+    lasting: bool,
     /// A state that includes them, once it was needed.
     settled: Mutex<Option<Arc<State>>>,
     expired: OnceLock<Expired>,
@@ -79,7 +81,19 @@ impl Pins {
     /// Pins a state; `unsettled` if commits with stamps up to now may be in progress.
     pub(crate) fn hold(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<PinnedState> {
         let (state, settled, expired) = (Mutex::new(Some(state)), Mutex::default(), OnceLock::new());
-        let held = Arc::new(PinnedState { state, taken_micros: now_micros, unsettled, settled, expired });
+        let lasting = false;
+        self.add(PinnedState { state, taken_micros: now_micros, unsettled, lasting, settled, expired })
+    }
+
+    /// As [`hold`](Self::hold), for a pin that does not expire.
+    pub(crate) fn hold_for_good(&self, state: Arc<State>, now_micros: i64, unsettled: bool) -> Arc<PinnedState> {
+        let (state, settled, expired) = (Mutex::new(Some(state)), Mutex::default(), OnceLock::new());
+        let lasting = true;
+        self.add(PinnedState { state, taken_micros: now_micros, unsettled, lasting, settled, expired })
+    }
+
+    fn add(&self, held: PinnedState) -> Arc<PinnedState> {
+        let held = Arc::new(held);
         let mut pins = self.pins();
         while pins.front().is_some_and(|pin| pin.strong_count() == 0) {
             pins.pop_front();
@@ -95,7 +109,8 @@ impl Pins {
     pub(crate) fn expire(&self, now_micros: i64, age_max_micros: i64) -> usize {
         let seconds = |micros: i64| u64::try_from(micros / SECOND_MICROS).unwrap_or_default();
         let pins = self.pins();
-        let old = pins.iter().filter_map(Weak::upgrade).filter(|held| now_micros - held.taken_micros > age_max_micros);
+        let is_old = |held: &Arc<PinnedState>| !held.lasting && now_micros - held.taken_micros > age_max_micros;
+        let old = pins.iter().filter_map(Weak::upgrade).filter(is_old);
         let expired = old.filter(|held| {
             let age_seconds = seconds(now_micros - held.taken_micros);
             held.expired.get_or_init(|| Expired { age_seconds, age_seconds_max: seconds(age_max_micros) });

@@ -44,6 +44,49 @@ pub(crate) struct Recovered {
 /// [`Error::Corrupt`], with nothing changed; [`Error::Unsupported`] for a format that this program does not know;
 /// [`Error::Io`].
 pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> Result<Recovered> {
+    let Files { replay, unused, newest } = replay_files(fs, folder, state, after)?;
+    let Replay { mut state, sequence, superseded, last, mut older, .. } = replay;
+    apply::settle(&mut state, superseded)?;
+    let sequence = sequence.unwrap_or(after).max(after);
+    let current = last.map(LastFile::settle).transpose()?;
+    // Segments hold all frames of the log; appending to its file would leave a gap in the sequences.
+    let current = match current {
+        Some(file) if sequence == after => {
+            older.push_back(OlderFile { path: file.path, size: file.size, last: after });
+            None
+        }
+        current => current,
+    };
+    for path in &unused {
+        fs.unlink(path).map_err(|source| failed("unlink", path, source))?;
+    }
+    if !unused.is_empty() {
+        fs.sync_folder(folder).map_err(|source| failed("sync", folder, source))?;
+    }
+    Ok(Recovered { state, end: LogEnd { older, current, newest, sequence } })
+}
+
+/// Replays the log in `folder` on top of `state`, as [`recover`] does, and changes no file: for a store that is only
+/// read, and that another process may be writing.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) fn replay(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> Result<State> {
+    let Replay { mut state, superseded, .. } = replay_files(fs, folder, state, after)?.replay;
+    apply::settle(&mut state, superseded)?;
+    Ok(state)
+}
+
+/// The files of a log after a replay.
+struct Files {
+    replay: Replay,
+    /// Files without frames.
+    unused: Vec<PathBuf>,
+    /// The number of the newest file with frames.
+    newest: u64,
+}
+
+fn replay_files(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> Result<Files> {
     let superseded = Superseded::new();
     let mut replay = Replay { state, after, sequence: None, superseded, last: None, older: VecDeque::new() };
     let mut unused = Vec::new();
@@ -73,25 +116,7 @@ pub(crate) fn recover(fs: &dyn Fs, folder: &Path, state: State, after: u64) -> R
             None => unused.push(path),
         }
     }
-    let Replay { mut state, sequence, superseded, last, mut older, .. } = replay;
-    apply::settle(&mut state, superseded)?;
-    let sequence = sequence.unwrap_or(after).max(after);
-    let current = last.map(LastFile::settle).transpose()?;
-    // Segments hold all frames of the log; appending to its file would leave a gap in the sequences.
-    let current = match current {
-        Some(file) if sequence == after => {
-            older.push_back(OlderFile { path: file.path, size: file.size, last: after });
-            None
-        }
-        current => current,
-    };
-    for path in &unused {
-        fs.unlink(path).map_err(|source| failed("unlink", path, source))?;
-    }
-    if !unused.is_empty() {
-        fs.sync_folder(folder).map_err(|source| failed("sync", folder, source))?;
-    }
-    Ok(Recovered { state, end: LogEnd { older, current, newest, sequence } })
+    Ok(Files { replay, unused, newest })
 }
 
 /// The numbers of the log files, ascending.

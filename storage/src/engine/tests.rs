@@ -10,6 +10,7 @@ mod history;
 mod loads;
 mod machine;
 mod purges;
+mod read_only;
 mod scans;
 mod simulation;
 mod together;

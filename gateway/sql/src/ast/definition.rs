@@ -32,6 +32,8 @@ pub enum Definition {
         name: String,
         /// `OWNER`; `None` for the role that makes it.
         owner: Option<RoleSpec>,
+        /// The tenant whose relations and rows it gets.
+        source: Option<DatabaseSource>,
     },
     /// `ALTER DATABASE … SET (…)`, `… RESET (…)`: the quotas of the tenant's sessions
     AlterDatabase {
@@ -82,6 +84,25 @@ pub enum Definition {
         databases: Vec<String>,
         /// The roles.
         roles: Vec<String>,
+    },
+}
+
+/// The tenant that a new one is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabaseSource {
+    /// `TEMPLATE name`
+    Template {
+        /// The tenant.
+        name: String,
+        /// The text of a timestamp: `AS OF '…'`.
+        as_of: Option<String>,
+    },
+    /// `FROM BACKUP 'path' TENANT name`
+    Backup {
+        /// The folder of the backup, on the server's machine.
+        path: String,
+        /// The tenant.
+        tenant: String,
     },
 }
 

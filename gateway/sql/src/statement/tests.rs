@@ -175,7 +175,7 @@ fn databases_and_roles() {
         "CREATE DATABASE alto; DROP DATABASE IF EXISTS alto WITH (FORCE); EXPLAIN DROP DATABASE alto;
          GRANT CONNECT ON DATABASE a, b TO ana; REVOKE CONNECT ON DATABASE a FROM ana; DROP USER IF EXISTS x, y",
         expect![[r#"
-            Definition(CreateDatabase { name: "alto", owner: None })
+            Definition(CreateDatabase { name: "alto", owner: None, source: None })
             Definition(DropDatabase { name: "alto", if_exists: true, force: true })
             ExplainDropDatabase("alto")
             Definition(GrantConnect { databases: ["a", "b"], roles: ["ana"] })

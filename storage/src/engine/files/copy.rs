@@ -49,11 +49,7 @@ impl StoreFiles {
     /// source or copy; [`Error::NoSpace`]; [`Error::Io`]; [`Error::Unavailable`] if the source changes faster than it
     /// can be copied. The target is not a store then.
     pub fn copy_to(&self, target: &Self, watch: &mut dyn FnMut(Step<'_>)) -> Result<Copied> {
-        let log = frames::log_files(self.fs.as_ref(), &self.wal())?;
-        let (_, first) = self.load()?;
-        if log.is_empty() && first.version == 0 {
-            return Err(Error::Invalid(format!("there is no store in {}", self.path.display())));
-        }
+        self.check_is_store()?;
         let path = &target.path;
         target.fs.create_folder(path).map_err(|source| no_space_or("create", path, source))?;
         if !target.fs.list(path).map_err(|source| failed("list", path, source))?.is_empty() {
@@ -75,7 +71,7 @@ impl StoreFiles {
     }
 
     /// The manifest in force. A commit between the reads of its two files is not a damage.
-    fn load(&self) -> Result<(Manifests, Manifest)> {
+    pub(in crate::engine) fn load(&self) -> Result<(Manifests, Manifest)> {
         let mut loaded = Manifests::load(self.fs.clone(), self.path.clone());
         for _ in 0..TURNS_MAX {
             if !matches!(loaded, Err(Error::Corrupt { .. })) {
