@@ -99,7 +99,8 @@ async fn psql_sees_tables_and_keys() {
             FROM pg_catalog.pg_database d
             ORDER BY 1
             Name:name | Owner:name | Encoding:name | Collate:text | Ctype:text | ICU Locale:text | Locale Provider:text | Access privileges:text
-            ua | keyspan | UTF8 | C.UTF-8 | C.UTF-8 | NULL | libc | NULL
+            ua | ana | UTF8 | C.UTF-8 | C.UTF-8 | NULL | libc | =T/ana
+            ana=CTc/ana
             > SELECT n.nspname as "Schema",
               c.relname as "Name",
               CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' WHEN 't' THEN 'TOAST table' WHEN 'f' THEN 'foreign table' WHEN 'p' THEN 'partitioned table' WHEN 'I' THEN 'partitioned index' END as "Type",
@@ -114,7 +115,7 @@ async fn psql_sees_tables_and_keys() {
               AND pg_catalog.pg_table_is_visible(c.oid)
             ORDER BY 1,2
             Schema:name | Name:name | Type:text | Owner:name
-            public | flights | table | keyspan
+            public | flights | table | ana
             > SELECT c.oid,
               n.nspname,
               c.relname
@@ -178,7 +179,7 @@ async fn psql_sees_tables_and_keys() {
             WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
             ORDER BY 1
             Name:name | Owner:name
-            public | keyspan"#]],
+            public | pg_database_owner"#]],
     )
     .await;
 }
@@ -205,6 +206,9 @@ async fn a_tenant_sees_no_other_tenant() {
             rolname:name
             ana
             keyspan
+            pg_database_owner
+            pg_read_all_data
+            pg_write_all_data
             > SELECT usename FROM pg_user ORDER BY 1
             usename:name
             ana

@@ -133,7 +133,9 @@ async fn each_statement_needs_its_rights() -> Result<()> {
             };
             let copied = copied.map_or_else(|error| told(&error), |()| "ok".to_owned());
             assert_eq!(copied, if set.contains('r') { "ok" } else { denied.as_str() }, "COPY TO with {set:?}");
-            let loads = match ben.copy_in::<_, bytes::Bytes>(&format!("COPY {name} FROM STDIN")).await {
+            // A connection of its own: the driver sends on after a refusal.
+            let loader = harness.connect("ben", "alto").await?;
+            let loads = match loader.copy_in::<_, bytes::Bytes>(&format!("COPY {name} FROM STDIN")).await {
                 Ok(nothing) => Box::pin(nothing).as_mut().finish().await.map(drop),
                 Err(error) => Err(error),
             };
