@@ -111,7 +111,7 @@ async fn serve(store: &Path) -> Result<Serving> {
 }
 
 async fn make(serving: &Serving, operator: &Client, id: &str, mark: &str) -> Result<Client> {
-    let role = format!("CREATE ROLE {id} LOGIN PASSWORD '{PASSWORD}'; GRANT CONNECT ON DATABASE {id} TO {id}");
+    let role = format!("CREATE ROLE {id} LOGIN PASSWORD '{PASSWORD}'; ALTER DATABASE {id} OWNER TO {id}");
     operator.batch_execute(&format!("CREATE DATABASE {id}")).await?;
     operator.batch_execute(&role).await?;
     let client = connect(serving.config(PASSWORD).user(id).dbname(id)).await?;

@@ -48,7 +48,7 @@ async fn operator(serving: &Serving) -> Result<Client> {
 }
 
 async fn enter(serving: &Serving, database: &str) -> Result<Client> {
-    let grant = format!("GRANT CONNECT ON DATABASE {database} TO ana");
+    let grant = format!("ALTER DATABASE {database} OWNER TO ana");
     let operator = operator(serving).await?;
     let _ = operator.batch_execute(&format!("CREATE ROLE ana LOGIN PASSWORD '{PASSWORD}'")).await;
     operator.batch_execute(&grant).await?;

@@ -74,10 +74,10 @@ async fn seen(client: &Client) -> Result<Vec<Vec<String>>> {
     Ok(all)
 }
 
-/// Grants the role of one tenant the database of another, and connects.
+/// Gives the role of one tenant the database of another, and connects.
 async fn enter(harness: &Harness, role: &str, database: &str) -> Result<Client> {
     let operator = harness.operator().await?;
-    operator.batch_execute(&format!("GRANT CONNECT ON DATABASE {database} TO {role}")).await?;
+    operator.batch_execute(&format!("ALTER DATABASE {database} OWNER TO {role}")).await?;
     harness.connect(role, database).await
 }
 
@@ -290,7 +290,7 @@ async fn a_killed_copy_leaves_nothing() -> Result<()> {
     let serving = serve(&store).await?;
     let operator = connect(&serving.config(PASSWORD)).await?;
     operator.batch_execute("CREATE TABLE t (k int PRIMARY KEY, v text); CREATE DATABASE a").await?;
-    operator.batch_execute("CREATE ROLE a LOGIN PASSWORD 'a'; GRANT CONNECT ON DATABASE a TO a").await?;
+    operator.batch_execute("CREATE ROLE a LOGIN PASSWORD 'a'; ALTER DATABASE a OWNER TO a").await?;
     let tenant = serving.config("a").user("a").dbname("a").clone();
     connect(&tenant).await?.batch_execute(LARGE).await?;
     let copies = connect(&serving.config(PASSWORD)).await?;
@@ -303,5 +303,46 @@ async fn a_killed_copy_leaves_nothing() -> Result<()> {
     is_gone(&operator).await?;
     operator.batch_execute("CREATE DATABASE b TEMPLATE a").await?;
     assert_eq!(rows(&operator, "SELECT tenant, count(*) FROM t GROUP BY 1 ORDER BY 1").await?, ["a|20000", "b|20000"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_copy_has_the_rights_of_its_template() -> Result<()> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    operator.batch_execute("CREATE TABLE shared (k text PRIMARY KEY); CREATE TABLE other (k text PRIMARY KEY)").await?;
+    let a = harness.tenant("a").await?;
+    let role =
+        |name: &str| format!("CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; GRANT CONNECT ON DATABASE a TO {name}");
+    operator.batch_execute(&role("reader")).await?;
+    operator.batch_execute(&role("maker")).await?;
+    a.batch_execute("CREATE TABLE own (k text PRIMARY KEY); GRANT SELECT ON own, shared TO reader").await?;
+    a.batch_execute("GRANT CREATE ON SCHEMA public TO maker").await?;
+    let maker = harness.connect("maker", "a").await?;
+    maker.batch_execute("CREATE TABLE made (k text PRIMARY KEY)").await?;
+
+    operator.batch_execute("CREATE DATABASE b WITH OWNER = a TEMPLATE = a").await?;
+    operator.batch_execute("GRANT CONNECT ON DATABASE b TO reader, maker").await?;
+    let (reader, maker) = (harness.connect("reader", "b").await?, harness.connect("maker", "b").await?);
+    for (client, statement, expected) in [
+        (&reader, "SELECT * FROM own", ""),
+        (&reader, "SELECT * FROM shared", ""),
+        (&reader, "SELECT * FROM other", "42501"),
+        (&reader, "INSERT INTO own VALUES ('x')", "42501"),
+        (&reader, "SELECT * FROM made", "42501"),
+        (&reader, "CREATE TABLE t (k text PRIMARY KEY)", "42501"),
+        (&maker, "INSERT INTO made VALUES ('x')", ""),
+        (&maker, "ALTER TABLE made ADD COLUMN v text", ""),
+        (&maker, "SELECT * FROM own", "42501"),
+        (&maker, "CREATE TABLE t (k text PRIMARY KEY)", ""),
+    ] {
+        match expected {
+            "" => drop(rows(client, statement).await.with_context(|| statement.to_owned())?),
+            state => assert!(error(client, statement).await.starts_with(state), "{statement}"),
+        }
+    }
+    // What is revoked in the one still holds in the other.
+    a.batch_execute("REVOKE SELECT ON own FROM reader").await?;
+    assert!(rows(&reader, "SELECT * FROM own").await?.is_empty());
     Ok(())
 }
