@@ -18,7 +18,7 @@ async fn a_demoted_operator_makes_no_other() -> Result<()> {
     for taken in ["ALTER ROLE max NOSUPERUSER", "ALTER ROLE max NOLOGIN", "DROP ROLE max"] {
         let harness = Harness::start().await?;
         let (operator, max) = two_operators(&harness).await?;
-        max.batch_execute("CREATE DATABASE before").await?;
+        max.batch_execute("CREATE DATABASE before OWNER keyspan").await?;
         operator.batch_execute(taken).await?;
         assert_eq!(error(&max, "CREATE ROLE evil LOGIN SUPERUSER PASSWORD 'x'").await, ENDED, "{taken}");
         let again = error(&max, "SELECT 1").await;
