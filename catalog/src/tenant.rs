@@ -84,7 +84,7 @@ pub struct DropCertificate {
 }
 
 /// The state of a dropped tenant's purge. It only advances; after a crash the interrupted step is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PurgeState {
     /// The rows are deleted, but the store's files still contain them.
     Waiting,

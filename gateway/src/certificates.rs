@@ -42,7 +42,8 @@ impl Certificates {
         let mut seen = self.seen.lock();
         let mut first = None;
         for drop in drops {
-            if seen.get(&drop.oid) == Some(&drop.purge_state()) {
+            // A caller with an older snapshot must not bring back an earlier state.
+            if seen.get(&drop.oid).is_some_and(|state| *state >= drop.purge_state()) {
                 continue;
             }
             match write_one(folder, drop) {
@@ -105,6 +106,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), certificate(None)[0].to_json());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         certificates.write(&certificate(Some(5))).unwrap();
+        certificates.write(&certificate(None)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), certificate(Some(5))[0].to_json());
         // Another process, after the file was lost or changed.
         for changed in [None, Some("{}")] {
