@@ -44,11 +44,41 @@ pub struct Tenant {
     pub comment: Option<String>,
 }
 
-/// Limits of a tenant's sessions.
+/// What a tenant may take of the server; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quotas {
-    /// Bytes that a statement may read from the store; `None` for no limit.
+    /// Bytes that a statement may read from the store.
     pub scan_bytes_max: Option<u64>,
+    /// Sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_max: Option<u32>,
+    /// Statements that run at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statements_max: Option<u32>,
+    /// Bytes of memory that running queries reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+    /// Bytes of temporary files of running queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temporary_bytes_max: Option<u64>,
+    /// Bytes that statements read from the store in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes_per_second: Option<u64>,
+    /// Bytes that commits write in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes_per_second: Option<u64>,
+    /// Bytes of stored rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_bytes_max: Option<u64>,
+    /// How long a statement may run, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement_timeout_millis: Option<u64>,
+    /// The tenant's weight when several want turns; `None` for 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// Whether quotas only say what they would have refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dryrun: bool,
 }
 
 impl Quotas {

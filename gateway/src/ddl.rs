@@ -12,6 +12,7 @@ mod database;
 mod database_copy;
 mod membership;
 pub(crate) mod private;
+mod quota;
 mod rewrite_rows;
 mod rights;
 mod role;

@@ -5,7 +5,8 @@
 
 use crate::{
     activity::Activities, audit::Audit, certificates::Certificates, notifications::Rooms, purges::Purges,
-    resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, table_locks::TableLocks,
+    resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, shares::Shares,
+    table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -40,6 +41,8 @@ pub struct Instance {
     pub rooms: Rooms,
     /// What sessions do.
     pub activities: Arc<Activities>,
+    /// What each tenant may take, and what it takes.
+    pub shares: Shares,
 }
 
 impl Instance {
@@ -59,6 +62,7 @@ impl Instance {
             row_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),
+            shares: Shares::default(),
         }
     }
 }

@@ -61,6 +61,8 @@ pub mod sequences;
 pub(crate) mod settings;
 pub(crate) mod table_locks;
 
+pub mod shares;
+
 pub mod identity;
 pub mod lock;
 

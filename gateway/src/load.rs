@@ -270,14 +270,18 @@ impl Load {
     /// 23505 for a key that is there, 23503 for a tenant that is not, 40001 in a transaction or when others keep
     /// changing these rows, 54000 in a transaction that is too large, the store's.
     pub(crate) async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
-        let rows = std::mem::take(&mut self.rows);
+        let (rows, bytes) = (std::mem::take(&mut self.rows), self.bytes as u64);
         (self.bytes, self.mutations) = (0, 0);
         let is_large = !last && self.stored == 0 && self.destination == Destination::Table;
         if self.bulk.is_none() && is_large && !session.in_transaction() {
             self.bulk = Bulk::begin(session, &self.target).await?;
         }
         if self.bulk.is_some() {
-            return self.past_the_log(session, &rows, last).await;
+            let turn = session.commit_turn(bytes, bytes).await?;
+            self.past_the_log(session, &rows, last).await?;
+            drop(turn);
+            session.share().count_written(rows.len() as u64, bytes);
+            return Ok(());
         }
         if rows.is_empty() {
             return Ok(());

@@ -50,5 +50,5 @@ fn is_of_system(schema: Schema, name: &str) -> bool {
     let may_be = schema != Schema::Catalog || name.starts_with("pg_");
     may_be
         && matches!(schema, Schema::Catalog | Schema::Information | Schema::Keyspan)
-        && system_relations::names(schema.name()).any(|known| known == name)
+        && system_relations::names(schema.name(), true).any(|known| known == name)
 }

@@ -3,7 +3,7 @@
 //!
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`system_relations`], and [`ROWS`]
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
-//! [`cluster`] (databases, roles, settings, sessions), [`store_stats`] (the inside of the store) and [`information`]
+//! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`store_stats`] (the inside of the store) and [`information`]
 //! (`information_schema`). A relation that PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`]
 //! hold the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion
 //! cannot plan in the queries of psql, of drivers and of tools into what it can.
@@ -32,6 +32,7 @@ pub mod objects;
 mod procs;
 pub mod rewrite;
 pub mod rights;
+pub mod shares;
 mod signals;
 pub mod store_stats;
 pub mod system_columns;
@@ -108,7 +109,8 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (KEYSPAN, "memory", &[store_stats::memory]),
     (KEYSPAN, "segments", &[store_stats::segments]),
     (KEYSPAN, "tablets", &[store_stats::tablets]),
-    (KEYSPAN, "tenants", &[objects::tenants]),
+    (KEYSPAN, "tenants", &[shares::tenants]),
+    (KEYSPAN, "usage", &[shares::usage]),
 ];
 
 /// A relation with its rows; `None` for a name that there is not.
@@ -116,7 +118,10 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
 /// # Errors
 /// A fault of ours: rows that do not have the relation's columns.
 pub fn relation(schema: &str, name: &str, statement: &Arc<StatementContext>) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(relation) = system_relations::find(schema, name) else { return Ok(None) };
+    let found = system_relations::find(schema, name);
+    let Some(relation) = found.filter(|relation| system_relations::is_visible(relation, statement.operator)) else {
+        return Ok(None);
+    };
     let listed = ROWS.iter().find(|(of, named, _)| (*of, *named) == (schema, name));
     let rows: Vec<Row> = listed.iter().flat_map(|(_, _, gives)| *gives).flat_map(|gives| gives(statement)).collect();
     let batch = columns::batch(relation, &rows)?;

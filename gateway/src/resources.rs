@@ -8,22 +8,27 @@ mod age;
 mod machine;
 mod pool;
 mod size;
+mod spill;
 
 pub use age::Age;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
-use crate::pg::functions::bounded::ResultBytes;
+use crate::{
+    pg::functions::bounded::ResultBytes,
+    shares::{Share, parts::Parts},
+};
 use datafusion::{
     error::Result,
     execution::{
         SessionState, SessionStateBuilder,
-        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        disk_manager::{DiskManager, DiskManagerBuilder, DiskManagerMode},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
 };
 use keyspan_storage::engine::Budget;
 use pool::QueryPool;
+use spill::CountedFiles;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -168,6 +173,8 @@ pub struct Resources {
     pub(crate) plans: Arc<Semaphore>,
     /// Room for long messages of clients.
     pub(crate) messages: MessageRoom,
+    /// The temporary files of running queries.
+    files: Arc<DiskManager>,
 }
 
 /// Room for long messages, which are gathered before they are read.
@@ -203,12 +210,16 @@ impl Resources {
             None => DiskManagerMode::OsTmpDirectory,
         };
         let disk = DiskManagerBuilder::default().with_mode(mode).with_max_temp_directory_size(temp_bytes);
+        let files = Arc::new(disk.build()?);
+        let parts = Arc::new(Parts::new(temp_bytes, Share::temporary_max));
+        let factory = Arc::new(CountedFiles { files: Arc::clone(&files), parts });
+        let disk = DiskManagerBuilder::default().with_temp_file_factory(factory);
         let disk = disk.with_max_spill_merge_fan_in(memory.merge_files());
         let pool = QueryPool::new(usize::try_from(memory.query_bytes).unwrap_or(usize::MAX), memory.sort_aside_bytes());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
         let plans = Arc::new(Semaphore::new(plans_max(memory.all_bytes)));
         let messages = MessageRoom::new(memory.message_bytes());
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans, messages })
+        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans, messages, files })
     }
 
     /// Bytes that running queries have reserved.
@@ -218,7 +229,7 @@ impl Resources {
 
     /// Bytes of the temporary files of running queries, and their bound.
     pub fn temp_bytes(&self) -> (u64, u64) {
-        let disk = &self.runtime.disk_manager;
+        let disk = &self.files;
         (disk.used_disk_space(), disk.max_temp_directory_size())
     }
 }

@@ -41,6 +41,7 @@ const GATEWAY: &[&[&str]] = &[
         "settings",
         "table_locks",
     ],
+    &["shares"],
     &["identity", "lock"],
 ];
 

@@ -3,7 +3,7 @@
 //! The locks are in memory, since one process has the store, and they serve these two clauses only: whether a locked
 //! row has changed is checked by COMMIT, without them. So nobody waits here, and several transactions may lock the same
 //! row. A database does not see the locks of another; nor does the operator's database, where the same rows have other
-//! keys.
+//! keys. While several databases have locks, each may have an equal part of [`ROWS_MAX`].
 
 use crate::{
     lock::Mutex,
@@ -40,6 +40,8 @@ impl Default for RowLocks {
 struct LockTable {
     /// Locks in `tables`.
     count: usize,
+    /// The same by database; those that have some.
+    by_database: HashMap<Option<u32>, usize>,
     /// By database (`None` for the operator's) and table.
     tables: HashMap<(Option<u32>, TableId), HashMap<RowKey, Vec<RowLock>>>,
 }
@@ -85,7 +87,8 @@ impl TransactionLocks {
         let Some(own) = own.as_mut() else { return Ok(true) };
         let mut all = self.locks.locks.lock();
         let rows_max = self.locks.rows_max;
-        let full = all.count >= rows_max;
+        let part = all.part(self.database, rows_max);
+        let full = all.count >= rows_max || all.count_of(self.database) >= part;
         let locks = all.tables.entry((self.database, table)).or_default().entry(key.clone()).or_default();
         let conflicts = |lock: &RowLock| lock.transaction != self.transaction && (lock.exclusive || exclusive);
         if if_free && locks.iter().any(conflicts) {
@@ -97,12 +100,18 @@ impl TransactionLocks {
         }
         if full {
             all.remove(self, table, key);
-            let message = format!("transactions hold more than {rows_max} rows together");
+            let message = match part {
+                part if part < rows_max => {
+                    format!("transactions of this database hold more than {part} rows while others hold some")
+                }
+                _ => format!("transactions hold more than {rows_max} rows together"),
+            };
             return Err(SqlError::new(SqlState::OUT_OF_MEMORY, message)
                 .with_hint("Lock fewer rows, or try again when other transactions have ended."));
         }
         locks.push(RowLock { transaction: self.transaction, exclusive });
         all.count += 1;
+        *all.by_database.entry(self.database).or_default() += 1;
         own.insert((table, key.clone()));
         Ok(true)
     }
@@ -131,6 +140,16 @@ impl Drop for TransactionLocks {
 }
 
 impl LockTable {
+    fn count_of(&self, database: Option<u32>) -> usize {
+        self.by_database.get(&database).copied().unwrap_or_default()
+    }
+
+    /// How many rows transactions of a database may lock: an equal part beside others that have locks.
+    fn part(&self, database: Option<u32>, rows_max: usize) -> usize {
+        let others = self.by_database.keys().filter(|other| **other != database).count();
+        rows_max / (others + 1)
+    }
+
     /// Removes a transaction's lock of a row, and the entries that are empty then.
     fn remove(&mut self, owner: &TransactionLocks, table: TableId, key: &RowKey) {
         let table = (owner.database, table);
@@ -138,7 +157,14 @@ impl LockTable {
         if let Some(locks) = rows.get_mut(key) {
             let before = locks.len();
             locks.retain(|lock| lock.transaction != owner.transaction);
-            self.count -= before - locks.len();
+            let removed = before - locks.len();
+            self.count -= removed;
+            if let Some(count) = self.by_database.get_mut(&owner.database) {
+                *count -= removed;
+                if *count == 0 {
+                    self.by_database.remove(&owner.database);
+                }
+            }
             if locks.is_empty() {
                 rows.remove(key);
             }
@@ -181,5 +207,22 @@ mod tests {
         drop((two, elsewhere));
         let left = locks.locks.lock();
         assert!(left.count == 0 && left.tables.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn databases_share_the_room() {
+        let locks = Arc::new(RowLocks::of(10));
+        let (one, two, table) = (locks.begin(Some(1)), locks.begin(Some(2)), TableId(7));
+        let lock = |of: &TransactionLocks, row: usize| of.lock(table, &key(&row.to_string()), true, false);
+        (0..6).for_each(|row| assert!(lock(&one, row).unwrap()));
+        assert!(lock(&two, 0).unwrap());
+        // One keeps what it has beyond its part, and gets no more.
+        assert_eq!(lock(&one, 6).unwrap_err().state, SqlState::OUT_OF_MEMORY);
+        (1..4).for_each(|row| assert!(lock(&two, row).unwrap()));
+        lock(&two, 4).unwrap_err();
+        two.release();
+        (6..10).for_each(|row| assert!(lock(&one, row).unwrap()));
+        one.release();
+        assert!(locks.locks.lock().by_database.is_empty());
     }
 }

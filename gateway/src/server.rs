@@ -14,6 +14,7 @@ mod copy;
 mod extended;
 pub mod interrupt;
 mod log_limit;
+mod minutes;
 mod rows;
 mod simple;
 mod socket;
@@ -139,6 +140,8 @@ pub(crate) struct Hub {
     pub(crate) stopping: CancellationToken,
     login_timeout: Duration,
     places: Arc<Semaphore>,
+    /// How many places there are.
+    connections_max: usize,
     /// Places that operators alone may take.
     reserved: usize,
     refusals: Arc<Semaphore>,
@@ -197,6 +200,7 @@ impl Server {
             stopping: CancellationToken::new(),
             login_timeout: options.login_timeout,
             places: Arc::new(Semaphore::new(options.connections_max)),
+            connections_max: options.connections_max,
             reserved: options.connections_reserved.min(options.connections_max.saturating_sub(1)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             refused: LogLimit::default(),
@@ -204,6 +208,7 @@ impl Server {
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
         tasks.spawn(purge::run(hub.instance.clone(), hub.draining.clone()));
+        tasks.spawn(minutes::run(hub.instance.clone(), hub.draining.clone()));
         Ok(Self { hub, address, tasks, drain: options.drain })
     }
 

@@ -15,6 +15,7 @@ mod listening;
 mod pending_ddl;
 pub(crate) mod plan_cache;
 pub(crate) mod prepared;
+mod quota;
 mod rights;
 mod temporary;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use crate::{
     query::plan_cache::PreparedPlan,
     rights::Needs,
     sequences::LastValues,
+    shares::{Connected, Share},
     sql::ast::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
@@ -81,6 +83,10 @@ pub struct Session {
     pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
+    /// What its database may take of the server.
+    share: Arc<Share>,
+    /// Its place among the sessions of the database.
+    connected: Option<Connected>,
 }
 
 /// A statement that was analysed: what it takes and what it gives.
@@ -154,6 +160,7 @@ impl Session {
         let activity = instance.activities.list(activity);
         let (statements, cursors) = (Statements::default(), Cursors::default());
         let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
+        let share = instance.shares.of(identity.rows.oid());
         Self {
             instance,
             identity,
@@ -170,7 +177,27 @@ impl Session {
             last_values: Arc::default(),
             pending_settings: Arc::default(),
             activity,
+            share,
+            connected: None,
         }
+    }
+
+    /// Takes a place among the sessions of the database.
+    ///
+    /// # Errors
+    /// 53300 when there is none.
+    pub(crate) fn connect(&mut self) -> Result<()> {
+        self.connected = Some(self.share().connect(&self.identity.database)?);
+        Ok(())
+    }
+
+    /// What its database may take of the server, by the newest catalog.
+    pub(crate) fn share(&self) -> &Arc<Share> {
+        let snapshot = self.instance.catalog.snapshot();
+        if let Some(tenant) = self.identity.rows.tenant().and_then(|id| snapshot.tenant(id.as_str())) {
+            self.share.set_quotas(tenant.quotas);
+        }
+        &self.share
     }
 
     /// Tells the session that a statement or its rows failed: an open transaction has failed then.
@@ -248,9 +275,12 @@ impl Session {
         }
     }
 
-    /// `statement_timeout`; `None` for no limit.
+    /// `statement_timeout`, or the quota of the database if that is less; `None` for no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        self.settings.statement_timeout()
+        let own = self.settings.statement_timeout();
+        let quotas = self.share().quotas();
+        let quota = quotas.statement_timeout_millis.filter(|_| !quotas.dryrun).map(Duration::from_millis);
+        own.into_iter().chain(quota).min()
     }
 
     /// How long the session may wait for its next statement, and the error when none comes.
@@ -291,8 +321,9 @@ impl Session {
         let snapshot = self.transaction.seen(door, snapshot)?;
         let snapshot = self.temporary.seen(snapshot);
         let path = Arc::clone(self.settings.search_path());
-        let budget = rows.tenant().and_then(|tenant| snapshot.tenant(tenant.as_str())?.quotas.scan_bytes_max);
-        let budget = budget.map(|bytes_max| Arc::new(ScanBudget::new(bytes_max)));
+        let quotas = rows.tenant().and_then(|tenant| Some(snapshot.tenant(tenant.as_str())?.quotas));
+        let bytes_max = quotas.unwrap_or_default().scan_bytes_max;
+        let budget = Some(Arc::new(ScanBudget::new(bytes_max, Arc::clone(&self.share))));
         let buffered = self.transaction.buffered();
         Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, path })
     }

@@ -439,7 +439,7 @@ fn on_off(value: bool) -> String {
 }
 
 /// A time with a unit, in milliseconds.
-fn millis(text: &str) -> Option<i64> {
+pub(crate) fn millis(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(text.len());
     let number: i64 = text[..digits].parse().ok()?;

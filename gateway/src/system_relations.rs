@@ -1,9 +1,12 @@
 //! The system relations: names and columns of `pg_catalog`, `information_schema` and `keyspan`, read from
 //! `system_relations/relations.txt`. What their rows are is the room [`pg_catalog`](crate::pg_catalog)'s.
 
-use crate::pg::{fields, types};
+use crate::pg::{fields, names::KEYSPAN, types};
 use arrow::datatypes::{DataType, Field, IntervalUnit, SchemaRef};
 use std::sync::{Arc, LazyLock};
+
+/// The relation of the schema `keyspan` in which a tenant sees its own rows.
+const USAGE: &str = "usage";
 
 const RELATIONS: &str = include_str!("system_relations/relations.txt");
 
@@ -28,6 +31,12 @@ pub fn all() -> impl Iterator<Item = &'static Relation> {
         RELATIONS.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).filter_map(read).collect()
     });
     ALL.iter()
+}
+
+/// Whether a session sees a relation: those of the schema `keyspan` are the operator's, but for what a tenant may see
+/// of itself.
+pub fn is_visible(relation: &Relation, operator: bool) -> bool {
+    operator || relation.schema != KEYSPAN || relation.name == USAGE
 }
 
 /// The system relation of this name.
@@ -71,7 +80,8 @@ fn arrow_type(written: &str) -> (DataType, Option<&str>) {
     }
 }
 
-/// The names of the relations of a schema.
-pub fn names(schema: &str) -> impl Iterator<Item = &'static str> {
-    all().filter(move |relation| relation.schema == schema).map(|relation| relation.name)
+/// The names of the relations of a schema that a session sees.
+pub fn names(schema: &str, operator: bool) -> impl Iterator<Item = &'static str> {
+    let seen = move |relation: &&Relation| relation.schema == schema && is_visible(relation, operator);
+    all().filter(seen).map(|relation| relation.name)
 }

@@ -7,42 +7,49 @@
 //! commit of rows that was prepared before the edit and waited for it fails and is tried again, since the table's row
 //! in the catalog has changed.
 //!
-//! Tables share [`SLOTS`] locks by their OIDs: two tables of one slot wait for each other without need. A commit takes
-//! all its locks at once, in the order of slots, so that there is no deadlock.
+//! There is a lock for each table that somebody locks, so that no table waits for another. A commit takes all its locks
+//! at once, in the order of tables, so that there is no deadlock. The times of writes are kept in [`SLOTS`] by the
+//! tables' OIDs: where two share one, a transaction may be tried again without need.
 
+use crate::lock::Mutex;
 use keyspan_catalog::TableId;
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicI64, Ordering},
+    },
 };
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Locks that all tables share.
+/// Times of writes that all tables share.
 const SLOTS: usize = 1_024;
+/// Entries of locks that nobody holds any more, before they are removed.
+const FREE_MAX: usize = 256;
 
 /// The table locks of a server.
 #[derive(Debug)]
-pub struct TableLocks(Vec<Slot>);
-
-#[derive(Debug)]
-struct Slot {
-    lock: RwLock<()>,
+pub struct TableLocks {
+    /// The locks that somebody holds or waits for, and some that nobody does.
+    locks: Mutex<HashMap<TableId, Weak<RwLock<()>>>>,
     /// When a table of the slot was last written.
-    last_write_micros: AtomicI64,
+    last_write_micros: Vec<AtomicI64>,
 }
 
 impl Default for TableLocks {
     fn default() -> Self {
-        let slot = || Slot { lock: RwLock::new(()), last_write_micros: AtomicI64::new(i64::MIN) };
-        Self(std::iter::repeat_with(slot).take(SLOTS).collect())
+        let last_write_micros = std::iter::repeat_with(|| AtomicI64::new(i64::MIN)).take(SLOTS).collect();
+        Self { locks: Mutex::default(), last_write_micros }
     }
 }
 
 /// Locked tables, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct TableLockGuard<'a> {
-    shared: Vec<(&'a Slot, RwLockReadGuard<'a, ()>)>,
-    exclusive: Vec<(&'a Slot, RwLockWriteGuard<'a, ()>)>,
+    locks: &'a TableLocks,
+    tables: Vec<TableId>,
+    _shared: Vec<OwnedRwLockReadGuard<()>>,
+    _exclusive: Vec<OwnedRwLockWriteGuard<()>>,
 }
 
 impl TableLocks {
@@ -52,32 +59,46 @@ impl TableLocks {
         shared: impl IntoIterator<Item = TableId>,
         exclusive: impl IntoIterator<Item = TableId>,
     ) -> TableLockGuard<'_> {
-        let mut slots: BTreeMap<usize, bool> = shared.into_iter().map(|table| (slot_of(table), false)).collect();
-        slots.extend(exclusive.into_iter().map(|table| (slot_of(table), true)));
-        let mut guard = TableLockGuard { shared: Vec::new(), exclusive: Vec::new() };
-        for (index, exclusive) in slots {
-            let slot = &self.0[index];
-            if exclusive {
-                guard.exclusive.push((slot, slot.lock.write().await));
+        let mut tables: BTreeMap<TableId, bool> = shared.into_iter().map(|table| (table, false)).collect();
+        tables.extend(exclusive.into_iter().map(|table| (table, true)));
+        let (mut shared, mut exclusive) = (Vec::new(), Vec::new());
+        for (table, alone) in &tables {
+            let lock = self.lock_of(*table);
+            if *alone {
+                exclusive.push(lock.write_owned().await);
             } else {
-                guard.shared.push((slot, slot.lock.read().await));
+                shared.push(lock.read_owned().await);
             }
         }
-        guard
+        let tables = tables.into_keys().collect();
+        TableLockGuard { locks: self, tables, _shared: shared, _exclusive: exclusive }
+    }
+
+    /// The lock of a table.
+    fn lock_of(&self, table: TableId) -> Arc<RwLock<()>> {
+        let mut locks = self.locks.lock();
+        if let Some(lock) = locks.get(&table).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if locks.len() >= FREE_MAX && locks.len().is_power_of_two() {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::new(RwLock::new(()));
+        locks.insert(table, Arc::downgrade(&lock));
+        lock
     }
 
     /// When a table, or another of its slot, was last written; `i64::MIN` for never since the start.
     pub(crate) fn last_write_micros(&self, table: TableId) -> i64 {
-        self.0[slot_of(table)].last_write_micros.load(Ordering::SeqCst)
+        self.last_write_micros[slot_of(table)].load(Ordering::SeqCst)
     }
 }
 
 impl TableLockGuard<'_> {
     /// Records the time of a commit to the tables, in microseconds.
     pub(crate) fn committed(&self, micros: i64) {
-        let slots = self.shared.iter().map(|(slot, _)| slot).chain(self.exclusive.iter().map(|(slot, _)| slot));
-        for slot in slots {
-            slot.last_write_micros.fetch_max(micros, Ordering::SeqCst);
+        for table in &self.tables {
+            self.locks.last_write_micros[slot_of(*table)].fetch_max(micros, Ordering::SeqCst);
         }
     }
 }
@@ -106,5 +127,21 @@ mod tests {
         assert!(locks.lock([other], []).now_or_never().is_some());
         alone.committed(5);
         assert_eq!(locks.last_write_micros(one), 7);
+    }
+
+    #[tokio::test]
+    async fn tables_of_one_slot_do_not_wait_for_each_other() {
+        let locks = TableLocks::default();
+        let (one, other) = (TableId(20_000), TableId(20_000 + SLOTS as u32));
+        let alone = locks.lock([], [one]).await;
+        assert!(locks.lock([], [other]).now_or_never().is_some());
+        assert!(locks.lock([one], []).now_or_never().is_none());
+        drop(alone);
+        assert!(locks.lock([one], []).now_or_never().is_some());
+        // Entries that nobody holds are removed.
+        for table in 0..10 * FREE_MAX as u32 {
+            drop(locks.lock([TableId(table)], []).await);
+        }
+        assert!(locks.locks.lock().len() <= FREE_MAX);
     }
 }

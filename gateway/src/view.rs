@@ -15,10 +15,14 @@ use crate::pg::{
     names::{RelationName, Schema, SearchPath},
 };
 use budget::ScanBudget;
+use futures::{StreamExt, TryStreamExt};
 use imbl::OrdMap;
 use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
-use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan};
-use std::{collections::BTreeMap, sync::Arc};
+use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan, ScanMetrics};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// The buffered writes of a transaction: by table, by key (without the tenant's prefix), mutations in order. A
 /// savepoint keeps a copy, which shares all entries that do not change later.
@@ -90,6 +94,23 @@ impl View {
     /// Scans a table at the view's pin and timestamp, with the buffered writes applied.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
         let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, ..scan };
+        // Whoever has metrics charges the budget.
+        if scan.metrics.is_none()
+            && let Some(budget) = &self.budget
+        {
+            let metrics = Arc::<ScanMetrics>::default();
+            let counted = self.read(table, Scan { metrics: Some(Arc::clone(&metrics)), ..scan });
+            let (budget, mut before) = (Arc::clone(budget), 0);
+            let count = move |rows: &Vec<keyspan_storage::Row>| {
+                let bytes = metrics.bytes_seen.load(Ordering::Relaxed);
+                budget.count(rows.len() as u64, bytes.saturating_sub(std::mem::replace(&mut before, bytes)));
+            };
+            return counted.inspect_ok(count).boxed();
+        }
+        self.read(table, scan)
+    }
+
+    fn read(&self, table: &Table, scan: Scan) -> RowStream {
         match self.buffered.get(&table.id) {
             Some(own) if !own.is_empty() => overlay::scan(self, table, scan),
             _ => self.rows.scan(table, scan),

@@ -276,7 +276,7 @@ impl Binder<'_, '_> {
         let Some(relation) = self.relation(&parts)? else {
             if let [only] = parts.as_slice()
                 && !self.is_defined(only)
-                && system_relations::names(crate::pg::names::SYSTEM[0]).any(|known| known == only)
+                && system_relations::names(crate::pg::names::SYSTEM[0], false).any(|known| known == only)
             {
                 *name = object(&[crate::pg::names::SYSTEM[0], only]);
                 alias.get_or_insert_with(|| named_alias(quoted(only), Vec::new()));

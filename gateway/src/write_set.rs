@@ -61,6 +61,12 @@ impl WriteSet {
         self.rows.get(&table.id).is_some_and(|(_, rows)| rows.contains_key(key))
     }
 
+    /// Bytes of the mutations and their keys: of all, and of those that add something.
+    pub(crate) fn written_bytes(&self) -> (u64, u64) {
+        let rows = self.rows.values().flat_map(|(_, rows)| rows);
+        written_bytes(rows.map(|(key, mutations)| (key, mutations.as_slice())))
+    }
+
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.ranges.is_empty()
@@ -138,3 +144,14 @@ pub(crate) const COMMIT_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes that are counted for a row beside those of its key and mutations.
 pub(crate) const ROW_OVERHEAD_BYTES: usize = 64;
+
+/// Bytes of mutations and their keys: of all, and of those that add something.
+pub(crate) fn written_bytes<'a>(rows: impl Iterator<Item = (&'a RowKey, &'a [Mutation])>) -> (u64, u64) {
+    let adds = |one: &Mutation| {
+        matches!(one, Mutation::SetCell { .. } | Mutation::AddToCell { .. } | Mutation::MergeToCell { .. })
+    };
+    rows.fold((0, 0), |(all, added), (key, mutations)| {
+        let bytes = (key.len() + mutations.iter().map(Mutation::size).sum::<usize>()) as u64;
+        (all + bytes, added + if mutations.iter().any(adds) { bytes } else { 0 })
+    })
+}

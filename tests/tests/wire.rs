@@ -37,6 +37,7 @@ mod wire {
     pub mod rights;
     pub mod semantics;
     pub mod session_defaults;
+    pub mod shares;
     pub mod slt;
     pub mod streaming;
     pub mod tenant_backup;

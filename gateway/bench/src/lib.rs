@@ -8,6 +8,7 @@
 //! | `point` | [`point`] | short prepared statements through the wire, beside PostgreSQL |
 //! | `queries` | [`queries`] | queries of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet |
 //! | `tenants` | [`tenants`] | drops of tenants, and queries across them |
+//! | `fair` | [`fair`] | what a tenant notices of its neighbours |
 //! | `ycsb` | [`ycsb`] | mixes of reads and writes of a key-value table |
 //! | `wire` | [`wire`] | many rows in text and in binary, and connections that wait |
 //!
@@ -25,6 +26,7 @@
 //! Everything lies in a temporary folder, which is removed at the end, also of a run that failed or was stopped.
 
 mod data;
+mod fair;
 mod measure;
 mod memory;
 mod phases;
@@ -111,6 +113,13 @@ pub enum Bench {
         #[command(flatten)]
         tenants: tenants::TenantsOptions,
     },
+    /// Measure what a tenant notices of its neighbours.
+    #[command(after_help = fair::FAIR_HELP)]
+    Fair {
+        /// What to measure.
+        #[command(flatten)]
+        fair: fair::FairOptions,
+    },
     /// Measure the mixes of reads and writes of YCSB beside PostgreSQL.
     #[command(after_help = ycsb::YCSB_HELP)]
     Ycsb {
@@ -180,6 +189,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Tenants { tenants } => {
             let run = async |folder: &Path| Box::pin(tenants::run(&tenants, folder)).await;
             in_folder(tenants.server.path.as_ref(), tenants.server.json, run).await
+        }
+        Bench::Fair { fair } => {
+            let run = async |folder: &Path| Box::pin(fair::run(&fair, folder)).await;
+            in_folder(fair.path.as_ref(), fair.json, run).await
         }
         Bench::Ycsb { ycsb } => {
             let run = async |folder: &Path| Box::pin(ycsb::run(&ycsb, folder)).await;

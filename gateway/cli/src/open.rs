@@ -52,6 +52,9 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     let certificates = Certificates::of_store(&options.store);
     let audit = options.audit_log()?;
     let instance = Instance { audit, copy_folder, resources, certificates, ..Instance::new(Arc::new(catalog)) };
+    if options.without_gate {
+        instance.shares.remove_gate();
+    }
     Ok(OpenStore { instance: Arc::new(instance), sync_micros })
 }
 

@@ -71,6 +71,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_RESERVED)]
     pub connections_reserved: usize,
 
+    /// Run queries as they come, without turns between databases and with the priority of short statements: for
+    /// comparison.
+    #[arg(long, hide = true)]
+    pub without_gate: bool,
+
     /// What of the machine and how it stores.
     #[command(flatten)]
     pub storage: StorageOptions,

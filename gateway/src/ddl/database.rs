@@ -4,12 +4,11 @@
 //! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`](crate::purge))
 //! finishes interrupted drops and purges the tenant's bytes from files.
 
-use super::{rights::named_owner, skipped};
+use super::{quota::Change, rights::named_owner, skipped};
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     purge,
     query::explain,
-    resources::Size,
     session::Session,
     sql::ast::grant::RoleSpec,
 };
@@ -19,9 +18,6 @@ use keyspan_catalog::{
     tenant_store::SpanSize,
 };
 use std::collections::BTreeMap;
-
-/// The quota of bytes that a statement may read.
-const SCAN_BUDGET: &str = "scan_budget";
 
 /// The tenant id for a database name.
 ///
@@ -58,30 +54,19 @@ pub(super) async fn create(session: &mut Session, name: &str, owner: Option<&Rol
     Ok(())
 }
 
-/// Sets or resets quotas, given by name.
+/// Sets or resets quotas, given by name; the others stay.
 pub(super) async fn alter(session: &mut Session, name: &str, quotas: &[(String, Option<String>)]) -> Result<()> {
     let id = tenant_id(name)?;
-    // If a name is repeated, the last value applies.
-    let mut scan_bytes_max = None;
-    for (quota, value) in quotas {
-        if quota != SCAN_BUDGET {
-            let message = format!("unrecognized quota \"{quota}\"");
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-                .with_hint("There is scan_budget: the bytes that a statement may read."));
-        }
-        scan_bytes_max = value.as_ref().map(|value| size_of(quota, value)).transpose()?;
-    }
-    let edit = |_: &Snapshot| Ok(Edit::SetQuotas(id.clone(), Quotas { scan_bytes_max }));
+    let changes =
+        quotas.iter().map(|(quota, value)| Change::new(quota, value.as_deref())).collect::<Result<Vec<_>>>()?;
+    let edit = |snapshot: &Snapshot| {
+        let mut changed = snapshot.tenant(name).map(|tenant| tenant.quotas).unwrap_or_default();
+        // If a name is repeated, the last value applies.
+        changes.iter().for_each(|change| change.apply(&mut changed));
+        Ok(Edit::SetQuotas(id.clone(), changed))
+    };
     session.instance.catalog.commit(edit).await?;
     Ok(())
-}
-
-fn size_of(quota: &str, value: &str) -> Result<u64> {
-    let wrong = |why| {
-        let message = format!("invalid value for \"{quota}\": {why}");
-        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-    };
-    Ok(value.parse::<Size>().map_err(wrong)?.0)
 }
 
 /// Drops a tenant. With `force` its sessions are ended; without it there may be none.

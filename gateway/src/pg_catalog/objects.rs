@@ -25,7 +25,7 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    DropCertificate, Sequence, SqlType, Table, Tenant, TenantState,
+    DropCertificate, Sequence, SqlType, Table,
     table::{Check, Identity, TENANT_COLUMN},
 };
 use rows::{
@@ -385,23 +385,6 @@ pub fn drops(statement: &StatementContext) -> Vec<Row> {
         }
     };
     statement.snapshot.drops.iter().map(one).collect()
-}
-
-/// The rows of `keyspan.tenants`.
-pub fn tenants(statement: &StatementContext) -> Vec<Row> {
-    let one = |tenant: &Arc<Tenant>| {
-        let state = match tenant.state {
-            TenantState::Active => "active",
-            TenantState::Creating => "creating",
-            TenantState::Dropping => "dropping",
-        };
-        row! {
-            "oid" => tenant.oid, "tenant" => tenant.id.as_str(), "state" => state,
-            "created_at" => Cell::Micros(tenant.created_micros),
-            "scan_budget" => tenant.quotas.scan_bytes_max.map(count),
-        }
-    };
-    statement.snapshot.tenants.values().map(one).collect()
 }
 
 /// A count as a `bigint`.

@@ -271,7 +271,10 @@ impl ScanParts {
             rest: self.rest.as_ref().map(|(_, rows)| *rows),
         };
         let budget = scan.view_and_table().0.budget.clone();
-        let budget = budget.map(|budget| (budget, scan.hint().map(Into::into)));
+        let budget = budget.map(|budget| {
+            let hint = if budget.is_bounded() { scan.hint().map(Into::into) } else { None };
+            (budget, hint)
+        });
         let span = self.parts.first().map(|part| part.span.clone()).unwrap_or_default();
         let (parts, limit) = (self.parts.clone(), scan.read().limit);
         let mut children = file_groups::sources(parts, &columns.sources, &columns.schema, limit, self.spread, &budget)?;

@@ -371,7 +371,7 @@ impl ScanExec {
             rest: self.rest.clone(),
             batch_rows,
             store_metrics: Arc::clone(&self.store_metrics),
-            hint: self.view.budget.as_ref().and_then(|_| self.hint()),
+            hint: self.view.budget.as_ref().filter(|budget| budget.is_bounded()).and_then(|_| self.hint()),
             ..BatchReader::new(&self.view, &self.table, read, Arc::clone(&self.layout))
         })
     }
@@ -472,7 +472,10 @@ impl BatchReader {
         while let Some(rows) = incoming.try_next().await? {
             if let Some(budget) = &self.view.budget {
                 let seen = self.store_metrics.bytes_seen.load(Ordering::Relaxed);
-                budget.charge(seen.saturating_sub(self.bytes_charged), self.hint.as_deref())?;
+                let bytes = seen.saturating_sub(self.bytes_charged);
+                // Those of a scan of row groups are counted where all of its rows are.
+                let rows = if self.rest.is_some() { 0 } else { rows.len() as u64 };
+                budget.charge(rows, bytes, self.hint.as_deref())?;
                 self.bytes_charged = seen;
             }
             self.received += rows.len() as u64;

@@ -345,7 +345,7 @@ impl Walk<'_> {
             }
         }
         if let Some(budget) = &view.budget {
-            budget.charge(store_metrics.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
+            budget.charge(0, store_metrics.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
         }
         let exhausted = exhausted && (found.len() as u64) < rows_max;
         Ok((found, exhausted))

@@ -192,7 +192,7 @@ impl VisitorMut for AtTimestamps<'_> {
             _ => {}
         }
         if found.is_none() {
-            if system_relations::names(SYSTEM[0]).any(|name| name == known) {
+            if system_relations::names(SYSTEM[0], false).any(|name| name == known) {
                 return no("a relation of the system");
             }
             return ControlFlow::Break(Box::new(SqlError::undefined_relation(&known)));

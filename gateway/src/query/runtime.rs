@@ -5,9 +5,18 @@
 //! connection, and its rows come over by a channel of [`BATCHES_MAX`]; whoever waits for them can be cancelled, timed
 //! out and answered at any time. The query itself ends when it next gives way, which joins do even while they find
 //! nothing ([`cancellable_joins`]).
+//!
+//! Tenants take turns on these threads ([`shares`](crate::shares)), and the threads of connections, where short
+//! statements run, come before them.
 
 use super::inline;
-use crate::pg::{cancel_flag::CancelFlag, exec::cancellable_joins};
+use crate::{
+    pg::{cancel_flag::CancelFlag, exec::cancellable_joins},
+    shares::{
+        gate,
+        turns::{current, long_lane},
+    },
+};
 use datafusion::{
     error::Result,
     execution::{SendableRecordBatchStream, TaskContext},
@@ -19,8 +28,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Batches between a query and who reads its rows.
 const BATCHES_MAX: usize = 1;
-/// Threads on a machine of few cores: one query that does not give way leaves others a thread.
-const THREADS_MIN: usize = 4;
+/// How much nicer the threads of queries are than those of connections, on Linux: when both want a core, a short
+/// statement gets it, and a query goes on with a tenth of the time.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
 /// Bytes of a thread's stack: expressions may be nested deeply.
 const STACK_BYTES: usize = 8 << 20;
 
@@ -47,7 +58,10 @@ pub fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Se
         }
         Result::Ok(())
     };
-    stream.spawn_on(query, &threads());
+    {
+        let _lane = long_lane();
+        stream.spawn_on(query, &threads());
+    }
     Ok(cancellable_joins::watched(stream.build(), flags, statement))
 }
 
@@ -55,11 +69,21 @@ pub fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Se
 fn threads() -> Handle {
     static THREADS: OnceLock<Option<Runtime>> = OnceLock::new();
     let threads = THREADS.get_or_init(|| {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(cores.max(THREADS_MIN)).thread_stack_size(STACK_BYTES);
+        builder.worker_threads(gate::threads()).thread_stack_size(STACK_BYTES);
+        if current().is_none_or(|share| share.gate().is_open()) {
+            builder.on_thread_start(give_way);
+        }
         let built = builder.thread_name("keyspan-query").enable_all().build();
         built.inspect_err(|error| tracing::warn!(%error, "no threads of their own for queries")).ok()
     });
     threads.as_ref().map_or_else(Handle::current, |threads| threads.handle().clone())
+}
+
+/// Lowers the priority of the thread. Elsewhere than on Linux priorities are those of processes: nothing is done.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        tracing::debug!(%error, "a thread of queries keeps its priority");
+    }
 }

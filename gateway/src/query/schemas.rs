@@ -114,7 +114,7 @@ fn place_of(name: &str, statement: &StatementContext) -> Option<Place> {
     if name == statement.temporary_schema() {
         return Some(Place::Temporary);
     }
-    Place::of(name).filter(|place| statement.operator || *place != Place::Keyspan)
+    Place::of(name)
 }
 
 impl CatalogProvider for Database {
@@ -164,7 +164,7 @@ impl Schema {
             Place::Temporary => {
                 self.statement.temporary_table(name).is_some() || self.statement.temporary_view(name).is_some()
             }
-            system => system_relations::names(system.name()).any(|known| known == name),
+            system => system_relations::names(system.name(), self.statement.operator).any(|known| known == name),
         }
     }
 
@@ -203,7 +203,7 @@ impl SchemaProvider for Schema {
                     let tables = self.statement.temporary_tables().map(|table| table.name.clone());
                     tables.chain(self.views(true)).collect()
                 }
-                system => system_relations::names(system.name()).map(str::to_owned).collect(),
+                system => system_relations::names(system.name(), self.statement.operator).map(str::to_owned).collect(),
             }
         };
         self.places().into_iter().flat_map(names).collect()

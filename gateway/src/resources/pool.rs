@@ -4,16 +4,28 @@
 //! spill; it takes all memory that is free, to merge as many files at once as fit. In a query with several sorts, such
 //! as a sort-merge join, the first merge then leaves nothing to the others, and the query fails with 53200. With less
 //! memory a merge takes fewer files at once and does not fail. So here no merge gets more than an equal share of the
-//! memory. A sort gets no more than that share for its rows either, and merges these in memory.
+//! memory. Tenants share the memory by their weights ([`parts`](crate::shares::parts)). A sort gets no more than that share for its rows either, and merges these in memory.
 
+use crate::{
+    lock::Mutex,
+    shares::{
+        Share, errors,
+        parts::{Parts, Refused},
+        turns::current,
+    },
+};
 use datafusion::{
     common::resources_err,
     error::Result,
     execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };
 use std::{
+    collections::HashMap,
     fmt,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The prefix of DataFusion's names of consumers that merge a sort's files.
@@ -27,12 +39,27 @@ pub(super) struct QueryPool {
     /// What each merge may have in any case, since its sort has reserved it.
     aside_bytes: usize,
     merges: AtomicUsize,
+    parts: Parts,
+    /// The tenants of consumers, by the consumers' numbers: as many as consumers.
+    tenants: Mutex<HashMap<usize, Arc<Share>>>,
 }
 
 impl QueryPool {
     /// A pool of `bytes`, where each sort reserves `aside_bytes` for its merge.
     pub(super) fn new(bytes: usize, aside_bytes: usize) -> Self {
-        Self { fair: FairSpillPool::new(bytes), bytes, aside_bytes, merges: AtomicUsize::new(0) }
+        Self {
+            fair: FairSpillPool::new(bytes),
+            bytes,
+            aside_bytes,
+            merges: AtomicUsize::new(0),
+            parts: Parts::new(bytes as u64, Share::memory_max),
+            tenants: Mutex::default(),
+        }
+    }
+
+    /// The tenant that a consumer works for, if it is known.
+    fn tenant(&self, consumer: &MemoryConsumer) -> Option<Arc<Share>> {
+        self.tenants.lock().get(&consumer.id()).cloned()
     }
 
     /// The bound of each merge.
@@ -55,6 +82,10 @@ impl MemoryPool for QueryPool {
         if is_merge(consumer) {
             self.merges.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(share) = current() {
+            self.parts.enter(&share);
+            self.tenants.lock().insert(consumer.id(), share);
+        }
         self.fair.register(consumer);
     }
 
@@ -62,14 +93,24 @@ impl MemoryPool for QueryPool {
         if is_merge(consumer) {
             self.merges.fetch_sub(1, Ordering::Relaxed);
         }
+        let tenant = self.tenants.lock().remove(&consumer.id());
+        if let Some(share) = tenant {
+            self.parts.leave(&share);
+        }
         self.fair.unregister(consumer);
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        if let Some(share) = self.tenant(reservation.consumer()) {
+            self.parts.force(&share, additional as u64);
+        }
         self.fair.grow(reservation, additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        if let Some(share) = self.tenant(reservation.consumer()) {
+            self.parts.shrink(&share, shrink as u64);
+        }
         self.fair.shrink(reservation, shrink);
     }
 
@@ -81,7 +122,17 @@ impl MemoryPool for QueryPool {
                 reservation.consumer().name()
             );
         }
-        self.fair.try_grow(reservation, additional)
+        let Some(share) = self.tenant(reservation.consumer()) else {
+            return self.fair.try_grow(reservation, additional);
+        };
+        // A refusal lets an operator that can spill do so.
+        match self.parts.grow(&share, additional as u64) {
+            Ok(()) => {}
+            Err(Refused::Quota(most)) => return resources_err!("{}", errors::memory(most)),
+            Err(Refused::Part(most)) => return resources_err!("{}", errors::part_of_memory(most)),
+        }
+        let grown = self.fair.try_grow(reservation, additional);
+        grown.inspect_err(|_| self.parts.shrink(&share, additional as u64))
     }
 
     fn reserved(&self) -> usize {
@@ -102,8 +153,6 @@ impl fmt::Display for QueryPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-
     #[test]
     fn merges_share_the_memory() {
         let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(1_600, 100));

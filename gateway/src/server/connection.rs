@@ -319,7 +319,8 @@ impl Connection {
         let cancel = self.registration.begin();
         let deadline = self.session.statement_timeout().and_then(|timeout| Instant::now().checked_add(timeout));
         let (stopping, ending) = (&self.hub.stopping, &self.registration.controls.ending);
-        let guard = Guard { cancel, deadline, stopping, ending, input: &mut self.input };
+        let share = Some(self.session.share().clone());
+        let guard = Guard { cancel, deadline, stopping, ending, input: &mut self.input, share };
         (guard, &mut self.session, &mut self.output)
     }
 }

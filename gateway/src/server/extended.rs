@@ -183,6 +183,7 @@ impl Connection {
         // A portal runs on for as long as its session has rights.
         self.session.check_rights()?;
         let (mut guard, session, output) = self.begin();
+        let _admitted = guard.admit(&prepared.statement).await?;
         if let PortalState::Bound(values) = &mut portal.state {
             let values = std::mem::take(values);
             portal.state = PortalState::Done;

@@ -10,7 +10,9 @@ use crate::{
         connection::Failure,
         socket::{Input, STALL_TIMEOUT},
     },
+    shares::{Admitted, Share, turns::poll_for},
     shield::SHIELDS,
+    sql::ast::{Statement, session::CursorStatement},
     wire::frontend::{Frame, MESSAGE_BYTES_MAX},
 };
 use futures::FutureExt;
@@ -72,17 +74,20 @@ pub(crate) struct Guard<'a> {
     pub(crate) ending: &'a CancellationToken,
     /// Tells whether the client is there.
     pub(crate) input: &'a mut Input,
+    /// Whose work the statement is.
+    pub(crate) share: Option<Arc<Share>>,
 }
 
 impl Guard<'_> {
     /// Waits for a future of the statement, or for what stops it.
     pub(crate) async fn run<F: Future>(&mut self, future: F) -> Result<F::Output, Stop> {
         let shields = Arc::new(AtomicUsize::new(0));
+        let share = self.share.clone();
         let mut future = pin!(SHIELDS.scope(shields.clone(), AssertUnwindSafe(future).catch_unwind()));
         let mut stopped = pin!(self.stopped());
         let mut stop = None;
         poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
+            if let Poll::Ready(output) = poll_for(share.as_ref(), || future.as_mut().poll(context)) {
                 return Poll::Ready(output.map_err(|_| Stop::Panicked));
             }
             if stop.is_none()
@@ -96,6 +101,15 @@ impl Guard<'_> {
             }
         })
         .await
+    }
+
+    /// Waits until a statement may begin, by the quotas of its database.
+    pub(crate) async fn admit(&mut self, statement: &Statement) -> Result<Option<Admitted>, Failure> {
+        let Some(share) = self.share.clone().filter(|_| waits_for_admission(statement)) else { return Ok(None) };
+        if let Some(admitted) = share.try_admit() {
+            return Ok(Some(admitted));
+        }
+        Ok(Some(self.run(share.admit()).await??))
     }
 
     /// Waits for the next message, or for what stops the statement.
@@ -130,6 +144,20 @@ impl Guard<'_> {
             () = self.input.gone() => Stop::Gone,
         }
     }
+}
+
+/// Whether quotas bound when a statement begins. What ends or sets something never waits.
+fn waits_for_admission(statement: &Statement) -> bool {
+    !matches!(
+        statement,
+        Statement::Empty
+            | Statement::Setting(_)
+            | Statement::Transaction(_)
+            | Statement::Prepare(_)
+            | Statement::Deallocate(_)
+            | Statement::Listen(_)
+            | Statement::Cursor(CursorStatement::Close(_))
+    )
 }
 
 /// [Admits](Input::admit) the message that the buffer begins with, and reads more of it; `false` at the end.
@@ -177,6 +205,7 @@ mod tests {
             stopping: &stopping,
             ending: &CancellationToken::new(),
             input: &mut input,
+            share: None,
         };
         let output = guard.run(future).await;
         drop(client);
@@ -216,8 +245,9 @@ mod tests {
         let (client, server) = tokio::io::duplex(64);
         let (mut input, _output) = socket::split(Box::new(server));
         let (cancel, stopping) = (CancellationToken::new(), CancellationToken::new());
+        let (share, ending) = (None, CancellationToken::new());
         let mut guard =
-            Guard { cancel, deadline: None, stopping: &stopping, ending: &CancellationToken::new(), input: &mut input };
+            Guard { cancel, deadline: None, stopping: &stopping, ending: &ending, input: &mut input, share };
         drop(client);
         assert_eq!(guard.run(pending::<()>()).await, Err(Stop::Gone));
     }

@@ -75,6 +75,7 @@ impl Connection {
 
     async fn run_one(&mut self, work: FromText) -> Result<(), Failure> {
         let (mut guard, session, output) = self.begin();
+        let admitted = guard.admit(work.statement()).await?;
         let prepared = match work {
             FromText::Cached(prepared) => prepared,
             FromText::Parsed(parsed) => guard.run(session.prepare_parsed(parsed, &[])).await??,
@@ -93,7 +94,7 @@ impl Connection {
             Outcome::Done(tag) => Some(tag),
             Outcome::Empty => None,
         };
-        drop(guard);
+        drop((guard, admitted));
         self.session.settle().await?;
         self.tell_notices();
         if let Some(tag) = tag {

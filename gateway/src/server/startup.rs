@@ -20,6 +20,7 @@ use crate::{
         tls::is_for_us,
     },
     session::Session,
+    shares::Share,
     wire::{
         frontend::{Frame, SMALL_MESSAGE_BYTES_MAX, Startup, sasl_initial},
         reply::{self, Severity},
@@ -249,6 +250,9 @@ async fn log_in(
         let message = "remaining connection slots are reserved for operators";
         return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
     }
+    if !is_operator {
+        check_part(hub, identity.rows.oid())?;
+    }
     let registration = hub.cancels.register(spoken >= 2);
     let mut session = Session::new(hub.instance.clone(), identity, registration.process_id);
     session.controlled_by(registration.controls.clone());
@@ -256,6 +260,9 @@ async fn log_in(
     if limit.is_some_and(|limit| session.earlier_of_role() >= limit as usize) {
         let message = format!("too many connections for role \"{role}\"");
         return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message).into());
+    }
+    if !is_operator {
+        session.connect()?;
     }
     let mut warnings = Vec::new();
     for (name, value) in stored(&snapshot, &session.identity) {
@@ -282,6 +289,28 @@ async fn log_in(
     reply::ready(session.transaction_status(), out);
     output.send().await?;
     Ok((session, registration))
+}
+
+/// While few places are left, refuses a tenant that has its part of them: others are to find some.
+fn check_part(hub: &Hub, tenant: Option<u32>) -> Result<()> {
+    /// Places are few when less than one over this is left.
+    const FEW: usize = 8;
+    let left = hub.places.available_permits().saturating_sub(hub.reserved);
+    if left >= hub.connections_max / FEW || hub.instance.catalog.snapshot().tenants.len() < 2 {
+        return Ok(());
+    }
+    let all = hub.instance.shares.all();
+    let connected = |share: &Share| share.connections() as usize;
+    let own = all.iter().find(|share| share.tenant() == tenant).map_or(0, |share| connected(share));
+    let others = all.iter().filter(|share| share.tenant() != tenant && connected(share) > 0).count();
+    // One that is not there yet is to find its part, too.
+    let part = hub.connections_max / (others.max(1) + 1);
+    if own < part {
+        return Ok(());
+    }
+    let message = "remaining connection slots are kept for other databases";
+    Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
+        .with_detail(format!("This database has {own} connections, and its part is {part}.")))
 }
 
 async fn authenticate(

@@ -9,6 +9,7 @@ use crate::write_set::ReadSet;
 use crate::write_set::WriteSet;
 use crate::write_set::check_mutations;
 use crate::write_set::too_large;
+use crate::write_set::written_bytes;
 mod commit;
 mod locked;
 
@@ -356,6 +357,19 @@ impl Session {
         }
         let (spaces, before) = (self.temporary.spaces(), open.temporary.clone());
         let open = open.with_locks().without(&self.temporary.emptied());
+        let rows = open.buffered.values().flatten();
+        let (bytes, added) = written_bytes(rows.map(|(key, row)| (key, row.mutations.as_slice())));
+        let turn = match bytes {
+            0 => Ok(None),
+            bytes => self.commit_turn(bytes, added).await.map(Some),
+        };
+        let _turn = match turn {
+            Ok(turn) => turn,
+            Err(error) => {
+                self.forget(open.settings, before);
+                return Err(error);
+            }
+        };
         let instance = self.instance.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
@@ -369,6 +383,7 @@ impl Session {
         }
         match committed {
             Ok((local, rows)) => {
+                self.share.count_written(rows as u64, bytes);
                 self.temporary.committed();
                 self.temporary.tidy();
                 self.cursors.commit();
@@ -379,13 +394,18 @@ impl Session {
                 Ok("COMMIT")
             }
             Err((error, settings)) => {
-                self.cursors.rollback();
-                self.settings.restore(settings);
-                self.temporary.restore(before);
-                self.temporary.tidy();
+                self.forget(settings, before);
                 Err(error)
             }
         }
+    }
+
+    /// Forgets what a transaction that was not committed has left in the session.
+    fn forget(&mut self, settings: Settings, temporary: Arc<temporary::State>) {
+        self.cursors.rollback();
+        self.settings.restore(settings);
+        self.temporary.restore(temporary);
+        self.temporary.tidy();
     }
 
     /// Forgets the transaction.
@@ -441,9 +461,13 @@ impl Session {
             }
             let rows = written.row_count();
             let instance = self.instance.clone();
+            let (bytes, added) = written.written_bytes();
+            let turn = self.commit_turn(bytes, added).await?;
             let held = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
             held.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
+            drop(turn);
+            self.share.count_written(rows as u64, bytes);
             self.warn_of_atomicity(rows);
             return Ok(());
         };

@@ -8,29 +8,55 @@
 use crate::{
     pg::error::{SqlError, SqlState},
     resources::Size,
+    shares::Share,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
-/// The budget of one statement.
+/// The budget of one statement, and where what it reads is counted.
 #[derive(Debug)]
 pub struct ScanBudget {
-    bytes_max: u64,
+    /// `None` without a bound.
+    bytes_max: Option<u64>,
     bytes: AtomicU64,
+    share: Arc<Share>,
 }
 
 impl ScanBudget {
-    /// A budget of `bytes_max`, all of it left.
-    pub fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, bytes: AtomicU64::new(0) }
+    /// A budget of `bytes_max`, all of it left, of a tenant's statement.
+    pub fn new(bytes_max: Option<u64>, share: Arc<Share>) -> Self {
+        Self { bytes_max, bytes: AtomicU64::new(0), share }
     }
 
-    /// Counts bytes that were read.
+    /// Whether there is a bound.
+    pub fn is_bounded(&self) -> bool {
+        self.bytes_max.is_some()
+    }
+
+    /// Counts rows and bytes that were read.
     ///
     /// # Errors
-    /// 53400 when the budget is exceeded, with the hint.
-    pub fn charge(&self, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
+    /// 53400 when the budget is exceeded, with the hint, or the tenant's rate.
+    pub fn charge(&self, rows: u64, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
         let used = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if used > self.bytes_max { Err(self.exceeded(hint)) } else { Ok(()) }
+        self.share.count_read(rows, bytes)?;
+        match self.bytes_max.filter(|most| used > *most) {
+            Some(most) => self.refuse(most, hint),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts rows and bytes that no budget bounds: those that a write looks up.
+    pub(crate) fn count(&self, rows: u64, bytes: u64) {
+        // A rate that is exceeded refuses the next statement.
+        let _ = self.share.count_read(rows, bytes);
+    }
+
+    /// Counts rows that a scan of row groups gives; their bytes are counted as they are read.
+    pub(crate) fn count_rows(&self, rows: usize) {
+        self.count(rows as u64, 0);
     }
 
     /// Checks that `bytes` could be read, without counting them.
@@ -38,14 +64,20 @@ impl ScanBudget {
     /// # Errors
     /// 53400 when they exceed what is left, with the hint.
     pub fn check(&self, bytes: u64, hint: Option<&str>) -> Result<(), SqlError> {
-        let left = self.bytes_max.saturating_sub(self.bytes.load(Ordering::Relaxed));
-        if bytes > left { Err(self.exceeded(hint)) } else { Ok(()) }
+        let Some(most) = self.bytes_max else { return Ok(()) };
+        let left = most.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        if bytes > left { self.refuse(most, hint) } else { Ok(()) }
     }
 
-    fn exceeded(&self, hint: Option<&str>) -> SqlError {
+    fn refuse(&self, most: u64, hint: Option<&str>) -> Result<(), SqlError> {
+        let quotas = self.share.quotas();
+        self.share.refuse(&quotas, || Self::exceeded(most, hint))
+    }
+
+    fn exceeded(bytes_max: u64, hint: Option<&str>) -> SqlError {
         let message = "the statement reads more than the database's scan budget";
         let error = SqlError::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message)
-            .with_detail(format!("A statement may read {}.", Size(self.bytes_max)));
+            .with_detail(format!("A statement may read {}.", Size(bytes_max)));
         error.with_hint(hint.unwrap_or("Conditions on the first parts of the key make a query read less."))
     }
 }
@@ -53,16 +85,17 @@ impl ScanBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Shares;
 
     #[test]
     fn reads_are_charged_to_the_budget() {
-        let budget = ScanBudget::new(100);
+        let budget = ScanBudget::new(Some(100), Shares::default().of(Some(1)));
         assert!(budget.check(100, None).is_ok() && budget.check(101, None).is_err());
-        assert!(budget.charge(60, None).is_ok());
+        assert!(budget.charge(1, 60, None).is_ok());
         assert!(budget.check(40, None).is_ok() && budget.check(41, None).is_err());
-        assert!(budget.charge(40, None).is_ok());
-        let error = budget.charge(1, Some("Look.")).unwrap_err();
+        assert!(budget.charge(1, 40, None).is_ok());
+        let error = budget.charge(1, 1, Some("Look.")).unwrap_err();
         assert_eq!((error.state.0, error.hint.as_deref()), ("53400", Some("Look.")));
-        assert!(budget.charge(u64::MAX, None).is_err());
+        assert!(budget.charge(1, u64::MAX, None).is_err());
     }
 }

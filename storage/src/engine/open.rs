@@ -223,8 +223,26 @@ fn start_threads(
     Ok(vec![
         thread("keyspan-log", Box::new(move || writer.run()))?,
         thread("keyspan-flush", Box::new(move || flushing.watched(Maintenance::run_flush)))?,
-        thread("keyspan-compact", Box::new(move || compacting.watched(Maintenance::run_compaction)))?,
+        thread(
+            "keyspan-compact",
+            Box::new(move || {
+                give_way();
+                compacting.watched(Maintenance::run_compaction);
+            }),
+        )?,
     ])
+}
+
+/// Lowers the priority of the thread, on Linux: whoever waits for an answer comes before compaction. The flush thread
+/// keeps its priority, since writers wait for it.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICENESS: i32 = 10;
+        if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+            tracing::debug!(%error, "compaction keeps its priority");
+        }
+    }
 }
 
 /// The dead positions that a manifest names.

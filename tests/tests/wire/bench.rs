@@ -163,3 +163,24 @@ async fn help_says_what_is_measured() -> Result<()> {
     assert_eq!(output.status.code(), Some(2));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_small_run_of_neighbours_measures_everything() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "fair", "--rows", "1000", "--seconds", "0.05", "--memory", "64MiB", "--json", "--path"]);
+    let output = command.arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("with the gate: load") && told.contains("without the gate: equal tenants"), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let lines = report["lines"].as_array().context("lines")?;
+    let target = |what: &str| {
+        let line = lines.iter().find(|line| line["what"] == what).with_context(|| format!("{what} is missing"))?;
+        anyhow::Ok(line["target"].clone())
+    };
+    assert_eq!(target("point read p99, beside noise over alone")?["at_most"].as_f64(), Some(4.0));
+    assert_eq!(target("noisy tenant's scans and writes, mean ratio")?["at_least"].as_f64(), Some(0.9));
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}

@@ -97,11 +97,20 @@ fn ours(error: &(dyn Error + 'static)) -> SqlError {
 
 /// An error about a temporary file of the server, whose name may be in the text.
 fn of_io(error: &std::io::Error) -> SqlError {
+    if let Some(found) = sql_error_in(error) {
+        return found;
+    }
     let text = tidy(&error.to_string());
     match is_full(error) {
         true => SqlError::of_server_file(SqlState::DISK_FULL, "no space left to write a file", text),
         false => SqlError::of_server_file(SqlState::IO_ERROR, error.kind().to_string(), text),
     }
+}
+
+/// An error of our own, which a writer of files has given.
+fn sql_error_in(error: &std::io::Error) -> Option<SqlError> {
+    let inner = error.get_ref()?;
+    inner.downcast_ref::<SqlError>().cloned().or_else(|| sql_error_in(inner.downcast_ref()?))
 }
 
 /// Whether a full disk is the cause. Writers of files wrap the error of the system, also in another [`std::io::Error`],

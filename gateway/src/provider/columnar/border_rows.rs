@@ -94,7 +94,7 @@ impl ExecutionPlan for BorderRowsExec {
             counted.add(bytes);
             metrics.record_output(batch.num_rows());
             if let Some((budget, hint)) = &budget {
-                let charged = budget.charge(bytes as u64, hint.as_deref());
+                let charged = budget.charge(0, bytes as u64, hint.as_deref());
                 charged.map_err(|error| DataFusionError::External(Box::new(error)))?;
             }
             Ok(batch)

@@ -240,7 +240,7 @@ impl ExecutionPlan for ColumnarExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = if self.dynamic_filters.is_empty() {
-            self.child.execute(partition, context)?
+            self.child_rows(partition, context)?
         } else {
             self.looked_up_or_all(partition, context)
         };
@@ -257,6 +257,15 @@ impl ExecutionPlan for ColumnarExec {
 }
 
 impl ColumnarExec {
+    /// The rows of a partition of the child, counted for the tenant.
+    fn child_rows(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.child.execute(partition, context)?;
+        let Some(budget) = self.scan.view_and_table().0.budget.clone() else { return Ok(rows) };
+        let schema = rows.schema();
+        let rows = rows.inspect_ok(move |batch| budget.count_rows(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+
     /// The rows of a partition. Evaluates the dynamic filters first: if few rows are left, the first partition reads
     /// them by rows and the others are empty; else each reads the child.
     fn looked_up_or_all(&self, partition: usize, context: Arc<TaskContext>) -> SendableRecordBatchStream {
@@ -265,7 +274,7 @@ impl ColumnarExec {
             let all = node.stats.rows_estimate();
             let few = || key_lookup::few_rows(&node.scan, &node.dynamic_filters, all);
             match node.looked_up.get_or_try_init(few).await? {
-                None => node.child.execute(partition, context),
+                None => node.child_rows(partition, context),
                 Some(rows) if partition == 0 => node.by_rows(rows.clone())?.execute(0, context),
                 Some(_) => Ok(Box::pin(EmptyRecordBatchStream::new(node.schema())) as SendableRecordBatchStream),
             }

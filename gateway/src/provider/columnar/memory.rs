@@ -141,7 +141,7 @@ impl MemoryReader {
             return Ok(None);
         }
         if let Some((budget, hint)) = &self.budget {
-            budget.charge(batch.size().bytes as u64, hint.as_deref())?;
+            budget.charge(0, batch.size().bytes as u64, hint.as_deref())?;
         }
         Box::new(batch).finish().map(Some)
     }

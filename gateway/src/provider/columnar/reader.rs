@@ -79,7 +79,7 @@ impl AsyncFileReader for Reader {
         if let Reads::Counted(budget) = &self.opened.reads {
             self.metrics.bytes_scanned.add(usize::try_from(bytes).unwrap_or(usize::MAX));
             if let Some((budget, hint)) = budget
-                && let Err(error) = budget.charge(bytes, hint.as_deref())
+                && let Err(error) = budget.charge(0, bytes, hint.as_deref())
             {
                 return futures::future::ready(Err(ParquetError::External(Box::new(error)))).boxed();
             }

@@ -9,6 +9,7 @@ mod neighbours;
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},
     query,
+    shares::Shares,
     view::{View, budget::ScanBudget},
 };
 use bytes::Bytes;
@@ -325,7 +326,7 @@ async fn budgets_count_row_groups_and_memory() {
     let world = World::in_engine(engine.clone(), vec![metrics(|_| {})]).await;
     let answer = async |sql: &str, bytes_max| {
         let view = world.view(Some("aa"), true).await;
-        let budget = Some(Arc::new(ScanBudget::new(bytes_max)));
+        let budget = Some(Arc::new(ScanBudget::new(Some(bytes_max), Shares::default().of(Some(1)))));
         let context = world.session_of(View { budget, ..view });
         let plan = plan(&context, sql, false).await;
         assert!(plan.contains("Row groups:"), "{plan}");

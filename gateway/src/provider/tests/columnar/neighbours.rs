@@ -92,7 +92,7 @@ async fn told(world: &World, tenant: &str, seed: u64) -> Vec<String> {
     for _ in 0..STATEMENTS {
         let sql = statement(&mut random);
         let bytes_max = 1 << random.random_range(8..20);
-        let budget = Some(Arc::new(ScanBudget::new(bytes_max)));
+        let budget = Some(Arc::new(ScanBudget::new(Some(bytes_max), Shares::default().of(Some(1)))));
         let bounded = world.session_of(View { budget, ..world.view(Some(tenant), true).await });
         let mut answers = Vec::new();
         for session in [&fast, &by_rows, &bounded] {
