@@ -101,11 +101,13 @@ async fn memory_and_temporary_space_have_quotas() -> Result<()> {
                  (SELECT repeat(g::text, 60) s FROM generate_series(1, 200000) g) x) y";
     operator.batch_execute("ALTER DATABASE alto SET (memory = '64KiB')").await?;
     assert_eq!(error(&alto, sorts).await, "53200 out of memory for this query");
+    let quota = "Quota \"memory\" of the database is 65536 bytes";
+    assert!(detail(&alto, sorts).await.contains(quota), "{}", detail(&alto, sorts).await);
     assert_eq!(rows(&other, sorts).await?, ["200000"]);
     operator.batch_execute("ALTER DATABASE alto SET (memory = '40MiB', temporary = '1MiB')").await?;
     assert_eq!(error(&alto, sorts).await, "53100 the database's queries take as much temporary space as they may");
     assert_eq!(detail(&alto, sorts).await, "Quota \"temporary\" of the database is 1048576 bytes.");
-    operator.batch_execute("ALTER DATABASE alto RESET (temporary)").await?;
+    operator.batch_execute("ALTER DATABASE alto RESET (temporary, memory)").await?;
     assert_eq!(rows(&alto, sorts).await?, ["200000"]);
     Ok(())
 }
