@@ -88,7 +88,10 @@ async fn a_copy_has_everything_of_its_template() -> Result<()> {
     operator.batch_execute(SHARED).await?;
     let (a, neighbour) = (harness.tenant("a").await?, harness.tenant("ab").await?);
     a.batch_execute(PRIVATE).await?;
-    a.batch_execute(ROWS).await?;
+    // Each by itself, so that cells have several versions.
+    for sql in ROWS.split(';') {
+        a.batch_execute(sql).await?;
+    }
     neighbour.batch_execute("INSERT INTO salted VALUES ('other', 'x')").await?;
     operator.batch_execute("ALTER DATABASE a SET (scan_budget = '1GB'); COMMENT ON DATABASE a IS 'first'").await?;
     // Some rows in segments, some in memory.
