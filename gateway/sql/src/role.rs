@@ -69,6 +69,12 @@ pub(crate) fn parse_alter_database(tokens: &mut TokenReader<'_>) -> Result<Defin
     if matches!(verb.as_str(), "set" | "reset") && tokens.peek_nth(1) != Some(&Token::LParen) {
         return session_defaults(tokens, SessionsOf::Database(name));
     }
+    tokens.words("with");
+    if tokens.words("connection limit") {
+        // PostgreSQL's word for a quota.
+        let limit = connection_limit(tokens)?.map(|limit| limit.to_string());
+        return Ok(Definition::AlterDatabase { name, quotas: vec![("connections".to_owned(), limit)] });
+    }
     if !matches!(verb.as_str(), "set" | "reset") || tokens.peek_nth(1) != Some(&Token::LParen) {
         return Err(SqlError::unsupported(format!("ALTER DATABASE … {}", verb.to_uppercase()))
             .with_hint("A database has quotas: ALTER DATABASE … SET (scan_budget = '10GB'), RESET (scan_budget)."));

@@ -56,11 +56,16 @@ pub fn role_name(statement: &StatementContext, oid: u32) -> String {
 
 /// The rows of `pg_database`.
 pub fn databases_rows(statement: &StatementContext) -> Vec<Row> {
+    let limit = |name: &str| {
+        let quotas = statement.snapshot.tenant(name).map(|tenant| tenant.quotas);
+        quotas.and_then(|quotas| quotas.connections_max).map_or(-1, i64::from)
+    };
     let one = |(oid, name): (u32, String)| {
         row! {
+            "datconnlimit" => limit(&name),
             "oid" => oid, "datdba" => rights::database_owner(statement, &name), "datacl" => rights::database_list(statement, &name),
             "datname" => name, "encoding" => UTF8, "datlocprovider" => "c",
-            "datallowconn" => true, "datconnlimit" => -1, "dattablespace" => TABLESPACE, "datcollate" => "C.UTF-8",
+            "datallowconn" => true, "dattablespace" => TABLESPACE, "datcollate" => "C.UTF-8",
             "datctype" => "C.UTF-8",
         }
     };

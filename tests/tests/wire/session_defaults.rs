@@ -121,6 +121,15 @@ async fn a_role_has_so_many_sessions_and_no_more() -> Result<()> {
     assert!(connect(&config).await.is_err());
     operator.batch_execute("ALTER ROLE alto CONNECTION LIMIT -1").await?;
     connect(&config).await?;
+    // That of a database is its quota.
+    let limit = "SELECT datconnlimit, connections FROM pg_database d JOIN keyspan.tenants t ON t.oid = d.oid";
+    for (statement, expected) in [
+        ("ALTER DATABASE alto CONNECTION LIMIT 1", "1|1"),
+        ("ALTER DATABASE alto WITH CONNECTION LIMIT -1", "-1|"),
+    ] {
+        operator.batch_execute(statement).await?;
+        assert_eq!(rows(&operator, limit).await?, [expected], "{statement}");
+    }
     Ok(())
 }
 
