@@ -137,7 +137,8 @@ mod tests {
         let (shares, parts) = (Shares::default(), Parts::new(3_200, |share| share.memory_max()));
         let (one, two) = (shares.of(Some(1)), shares.of(Some(2)));
         two.set_quotas(Quotas { memory_bytes_max: Some(50), ..Quotas::default() });
-        (parts.enter(&one), parts.enter(&two));
+        parts.enter(&one);
+        parts.enter(&two);
         assert_eq!((parts.grow(&two, 50), parts.grow(&one, 3_000)), (Ok(()), Ok(())));
         assert_eq!(parts.grow(&two, 1), Err(Refused::Quota(50)));
         assert_eq!(parts.grow(&one, 1), Err(Refused::Part(1_600)));

@@ -255,7 +255,8 @@ mod tests {
         fn turns_are_kept(steps in prop::collection::vec((0_u32..4, 0_u8..4, 0_u64..5_000_000), 1..300)) {
             let (slots, mut now, mut number) = (2, 0, 0_u32);
             let mut schedule = Schedule::new(slots, 3);
-            let (mut running, mut waiting): (Vec<(u32, u32)>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
+            let mut running: Vec<(u32, u32)> = Vec::new();
+            let mut waiting: Vec<(u32, u32)> = Vec::new();
             for (flow, step, cost) in steps {
                 now += cost;
                 match step {

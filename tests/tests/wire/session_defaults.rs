@@ -107,7 +107,7 @@ async fn a_role_has_so_many_sessions_and_no_more() -> Result<()> {
     assert_eq!(rows(&operator, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'alto'").await?, ["2"]);
     let config = harness.config("alto", super::harness::PASSWORD, "alto");
     let second = connect(&config).await?;
-    let refused = told(&connect(&config).await.err().expect("two are there").downcast::<tokio_postgres::Error>()?);
+    let refused = told(&connect(&config).await.expect_err("two are there").downcast::<tokio_postgres::Error>()?);
     assert_eq!(refused, "53300 too many connections for role \"alto\"");
     // Those that are there go on, and one that ends makes room.
     assert_eq!(rows(&first, "SELECT 1").await?, ["1"]);
@@ -123,10 +123,9 @@ async fn a_role_has_so_many_sessions_and_no_more() -> Result<()> {
     connect(&config).await?;
     // That of a database is its quota.
     let limit = "SELECT datconnlimit, connections FROM pg_database d JOIN keyspan.tenants t ON t.oid = d.oid";
-    for (statement, expected) in [
-        ("ALTER DATABASE alto CONNECTION LIMIT 1", "1|1"),
-        ("ALTER DATABASE alto WITH CONNECTION LIMIT -1", "-1|"),
-    ] {
+    for (statement, expected) in
+        [("ALTER DATABASE alto CONNECTION LIMIT 1", "1|1"), ("ALTER DATABASE alto WITH CONNECTION LIMIT -1", "-1|")]
+    {
         operator.batch_execute(statement).await?;
         assert_eq!(rows(&operator, limit).await?, [expected], "{statement}");
     }
@@ -141,7 +140,7 @@ async fn a_password_ends() -> Result<()> {
     let config = harness.config("alto", super::harness::PASSWORD, "alto");
     operator.batch_execute("ALTER ROLE alto VALID UNTIL '2020-01-01'").await?;
     let refused =
-        told(&connect(&config).await.err().expect("the password has ended").downcast::<tokio_postgres::Error>()?);
+        told(&connect(&config).await.expect_err("the password has ended").downcast::<tokio_postgres::Error>()?);
     assert_eq!(refused, "28P01 password authentication failed for user \"alto\"");
     // As in PostgreSQL it is the password that ends, not the session.
     assert_eq!(rows(&session, "SELECT 1").await?, ["1"]);

@@ -201,7 +201,7 @@ fn databases_and_roles() {
     );
     check(
         "CREATE DATABASE a OWNER b",
-        expect![[r#"Definition(CreateDatabase { name: "a", owner: Some(Named("b")) })"#]],
+        expect![[r#"Definition(CreateDatabase { name: "a", owner: Some(Named("b")), source: None })"#]],
     );
 }
 
