@@ -1,7 +1,7 @@
 //! `CREATE DATABASE`, `ALTER DATABASE` and `DROP DATABASE`: tenants.
 //!
 //! The catalog drops a tenant, from invisible to certified
-//! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`](crate::purge))
+//! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`])
 //! finishes interrupted drops and purges the tenant's bytes from files.
 
 use super::{quota::Change, rights::named_owner, skipped};

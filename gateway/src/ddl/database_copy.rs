@@ -1,7 +1,7 @@
 //! `CREATE DATABASE … TEMPLATE …` and `CREATE DATABASE … FROM BACKUP …`: a tenant with the relations and rows of
 //! another, as they were at one moment.
 //!
-//! The catalog copies ([`TenantCopy`](keyspan_catalog::catalog::TenantCopy)); the source goes on meanwhile. What a
+//! The catalog copies ([`TenantCopy`]); the source goes on meanwhile. What a
 //! cancelled statement leaves, the background task ([`purge`](crate::purge)) drops.
 
 use super::{

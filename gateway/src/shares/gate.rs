@@ -1,7 +1,7 @@
 //! The gate: turns on the threads of queries.
 //!
 //! A task of a query asks before each of its polls, which computes for about a batch, and says afterwards how long it
-//! took ([`Turns`](super::turns::Turns)). [`Schedule`] says who goes next.
+//! took (`Turns` in [`turns`](super::turns)). [`Schedule`] says who goes next.
 
 use super::schedule::{Flow, Schedule};
 use crate::lock::Mutex;

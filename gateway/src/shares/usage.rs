@@ -85,7 +85,7 @@ pub(crate) struct Line {
 #[derive(Debug, Default)]
 pub(crate) struct Minutes {
     lines: VecDeque<Line>,
-    /// The running minute, and the counters when it began.
+    /// The running minute, and the counters when it began; 0 before the first, which has all that was used until then.
     minute_micros: i64,
     before: Amounts,
     /// The last measure of stored bytes.
@@ -97,6 +97,10 @@ impl Minutes {
     pub(crate) fn roll(&mut self, now: Amounts, now_micros: i64) {
         let minute_micros = now_micros - now_micros.rem_euclid(MINUTE_MICROS);
         if minute_micros <= self.minute_micros {
+            return;
+        }
+        if self.minute_micros == 0 {
+            self.minute_micros = minute_micros;
             return;
         }
         if now != self.before {
@@ -139,6 +143,14 @@ mod tests {
         assert_eq!((lines.len(), lines[0].minute_micros), (LINES_MAX + 1, LINES_MAX as i64 * MINUTE_MICROS));
         // Long after nothing is left.
         assert_eq!(minutes.lines(now, 9 * LINES_MAX as i64 * MINUTE_MICROS), []);
+    }
+
+    #[test]
+    fn what_was_used_before_the_first_look_counts() {
+        let (mut minutes, now) = (Minutes::default(), Amounts { statements: 3, ..Amounts::default() });
+        assert_eq!(minutes.lines(now, 77 * MINUTE_MICROS + 5)[0].amounts.statements, 3);
+        let later = minutes.lines(now, 78 * MINUTE_MICROS);
+        assert_eq!((later.len(), later[0].minute_micros), (1, 77 * MINUTE_MICROS));
     }
 
     proptest! {

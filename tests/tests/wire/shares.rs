@@ -101,7 +101,7 @@ async fn memory_and_temporary_space_have_quotas() -> Result<()> {
                  (SELECT repeat(g::text, 60) s FROM generate_series(1, 200000) g) x) y";
     operator.batch_execute("ALTER DATABASE alto SET (memory = '64KiB')").await?;
     assert_eq!(error(&alto, sorts).await, "53200 out of memory for this query");
-    let quota = "Quota \"memory\" of the database is 65536 bytes";
+    let quota = "quota \"memory\" of the database is 65536 bytes";
     assert!(detail(&alto, sorts).await.contains(quota), "{}", detail(&alto, sorts).await);
     assert_eq!(rows(&other, sorts).await?, ["200000"]);
     operator.batch_execute("ALTER DATABASE alto SET (memory = '40MiB', temporary = '1MiB')").await?;
