@@ -16,7 +16,12 @@ use datafusion::{
     sql::sqlparser::ast::{self, ObjectNamePart, Statement, visit_expressions, visit_relations},
 };
 use futures::future::BoxFuture;
-use std::{future::Future, ops::ControlFlow, sync::OnceLock};
+use std::{
+    future::{Future, poll_fn},
+    ops::ControlFlow,
+    pin::pin,
+    sync::OnceLock,
+};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     task::AbortHandle,
@@ -30,6 +35,10 @@ const SHORT_EXPRESSIONS: usize = 300;
 const SHORT_RELATIONS: usize = 12;
 /// Bytes of a thread's stack: expressions may be nested deeply.
 const STACK_BYTES: usize = 8 << 20;
+/// Less stack than this is little.
+const STACK_LEFT_BYTES: usize = 768 << 10;
+/// Stack that is added at a time.
+const STACK_MORE_BYTES: usize = 4 << 20;
 /// Functions whose call with constants, which planning computes, may take long: their results outgrow what they are
 /// given, or their time does.
 const LONG_FUNCTIONS: [&str; 16] = [
@@ -86,6 +95,13 @@ async fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// Polls a future with more stack where little is left: what plans within what is planned, a view within a view.
+pub(crate) async fn with_stack<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(move |context| stacker::maybe_grow(STACK_LEFT_BYTES, STACK_MORE_BYTES, || work.as_mut().poll(context)))
+        .await
 }
 
 /// Whether a query is planned at once.

@@ -5,7 +5,7 @@
 //! deep, and a statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow
 //! without end.
 
-use super::{nested_context, plan, schemas::Rows};
+use super::{nested_context, plan, planning, schemas::Rows};
 use crate::{
     context::StatementContext,
     pg::error::{Result, SqlError, SqlState},
@@ -75,7 +75,7 @@ pub async fn open(
     let query = view_binding::opened(view, |number| statement.numbered(number));
     let query = query.map_err(|error| if temporary { outlived(view) } else { error })?;
     let context = nested_context(statement.clone(), rows.clone(), nested);
-    let planned = plan(&context, ast::Statement::Query(query)).await?;
+    let planned = planning::with_stack(plan(&context, ast::Statement::Query(query))).await?;
     if temporary && !has_types(&planned, view).await {
         return Err(outlived(view));
     }
