@@ -157,8 +157,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Also revokes every role's right to connect and removes its settings there: a tenant created later under this name
-    /// is a different one.
+    /// Also revokes every role's right to connect and removes its settings there: a tenant created later under this
+    /// name is a different one.
     fn begin_drop_tenant(&mut self, id: &TenantId) -> Result<()> {
         let tenant = self.tenant(id.as_str()).ok_or_else(|| no_tenant(id))?;
         let dropping = Tenant { state: TenantState::Dropping, ..tenant.as_ref().clone() };

@@ -14,25 +14,11 @@ use arrow::{
     datatypes::{DataType, Field, Fields},
 };
 use datafusion::{error::Result, scalar::ScalarValue};
+use keyspan_catalog::rights::PRIVILEGES;
 use std::sync::Arc;
 
-/// Letters and the privileges that they stand for.
-const PRIVILEGES: [(char, &str); 14] = [
-    ('a', "INSERT"),
-    ('r', "SELECT"),
-    ('w', "UPDATE"),
-    ('d', "DELETE"),
-    ('D', "TRUNCATE"),
-    ('x', "REFERENCES"),
-    ('t', "TRIGGER"),
-    ('X', "EXECUTE"),
-    ('U', "USAGE"),
-    ('C', "CREATE"),
-    ('T', "TEMPORARY"),
-    ('c', "CONNECT"),
-    ('s', "SET"),
-    ('A', "ALTER SYSTEM"),
-];
+/// Letters of privileges on objects that there are none of here, and their names.
+const OTHERS: [(char, &str); 2] = [('s', "SET"), ('A', "ALTER SYSTEM")];
 
 /// A privilege of one role.
 struct Privilege {
@@ -56,7 +42,7 @@ fn privileges(item: &str, statement: &StatementContext) -> Vec<Privilege> {
     let (grantee, grantor) = (oid(grantee), oid(grantor));
     let mut found: Vec<Privilege> = Vec::new();
     for letter in letters.chars() {
-        match (letter, PRIVILEGES.iter().find(|(known, _)| *known == letter)) {
+        match (letter, PRIVILEGES.iter().chain(&OTHERS).find(|(known, _)| *known == letter)) {
             ('*', _) => found.iter_mut().next_back().into_iter().for_each(|last| last.grantable = true),
             (_, Some((_, name))) => found.push(Privilege { grantor, grantee, name, grantable: false }),
             _ => {}

@@ -7,6 +7,7 @@
 use super::{
     command::Serving,
     harness::{Harness, connect, rows, s3::S3},
+    purge_reader::files,
 };
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -21,19 +22,6 @@ const MARK: &str = "mQ7xZk2Wv9";
 const LARGE_BYTES: usize = 1_500_000;
 /// How often it is looked for what a flush is to bring.
 const LOOKS_MAX: usize = 2_000;
-
-/// Every file below a folder.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => all.extend(files(&path)?),
-            false => all.push(path),
-        }
-    }
-    Ok(all)
-}
 
 /// The files with the mark.
 fn marked(folders: &[&Path]) -> Result<Vec<PathBuf>> {
