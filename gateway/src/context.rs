@@ -22,17 +22,9 @@ use crate::{
     sequences::LastValues,
     settings::pending::PendingSettings,
 };
-use datafusion::{
-    common::{
-        config::{ConfigEntry, ConfigExtension, ExtensionOptions},
-        exec_err,
-    },
-    config::ConfigOptions,
-    error::Result,
-};
+use datafusion::{common::exec_err, config::ConfigOptions, error::Result};
 use keyspan_catalog::{Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
 use std::{
-    any::Any,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, OnceLock},
 };
@@ -259,24 +251,4 @@ impl StatementContext {
 #[derive(Clone, Debug)]
 pub struct Carried(pub Arc<StatementContext>);
 
-impl ConfigExtension for Carried {
-    const PREFIX: &'static str = "keyspan_statement";
-}
-
-impl ExtensionOptions for Carried {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        exec_err!("{key} cannot be set")
-    }
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
+crate::pg::extension::carried!(Carried, "keyspan_statement");

@@ -2,19 +2,12 @@
 
 use crate::error::{SqlError, SqlState};
 use datafusion::{
-    common::{
-        config::{ConfigEntry, ConfigExtension, ExtensionOptions},
-        exec_err,
-    },
     config::ConfigOptions,
     error::{DataFusionError, Result},
 };
-use std::{
-    any::Any,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 /// A flag that is set once nobody waits for rows any more. A statement's configuration carries one, for functions that
@@ -46,24 +39,4 @@ impl CancelFlag {
     }
 }
 
-impl ConfigExtension for CancelFlag {
-    const PREFIX: &'static str = "keyspan_cancel";
-}
-
-impl ExtensionOptions for CancelFlag {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        exec_err!("{key} cannot be set")
-    }
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
+crate::extension::carried!(CancelFlag, "keyspan_cancel");

@@ -9,6 +9,7 @@ pub mod aggregates;
 pub mod cancel_flag;
 pub(crate) mod common_type;
 pub mod error;
+pub mod extension;
 pub mod fields;
 pub mod functions;
 pub mod ident;

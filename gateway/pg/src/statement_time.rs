@@ -1,15 +1,8 @@
 //! The time of a statement, as functions of time read it from DataFusion's configuration.
 
-use datafusion::{
-    common::{
-        config::{ConfigEntry, ConfigExtension, ExtensionOptions},
-        exec_err,
-    },
-    config::ConfigOptions,
-    error::Result,
-};
+use datafusion::{common::exec_err, config::ConfigOptions, error::Result};
 use keyspan_storage::Clock;
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
 /// When a statement and its transaction began, and the clock that goes on meanwhile. Nothing of it can be set by name.
 #[derive(Clone, Debug)]
@@ -40,24 +33,4 @@ impl StatementTime {
     }
 }
 
-impl ConfigExtension for StatementTime {
-    const PREFIX: &'static str = "keyspan_time";
-}
-
-impl ExtensionOptions for StatementTime {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        exec_err!("{key} cannot be set")
-    }
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
+crate::extension::carried!(StatementTime, "keyspan_time");

@@ -15,17 +15,13 @@ use arrow::{
     datatypes::{DataType, FieldRef},
 };
 use datafusion::{
-    common::{
-        config::{ConfigEntry, ConfigExtension, ExtensionOptions},
-        exec_err,
-    },
     config::ConfigOptions,
     error::Result,
     execution::{FunctionRegistry, SessionState},
     logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature},
     scalar::ScalarValue,
 };
-use std::{any::Any, sync::Arc};
+use std::sync::Arc;
 
 /// The most bytes that a call may give for a batch of rows, as a statement's configuration carries it. Nothing of it
 /// can be set by name.
@@ -55,27 +51,7 @@ impl ResultBytes {
     }
 }
 
-impl ConfigExtension for ResultBytes {
-    const PREFIX: &'static str = "keyspan_results";
-}
-
-impl ExtensionOptions for ResultBytes {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(*self)
-    }
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        exec_err!("{key} cannot be set")
-    }
-    fn entries(&self) -> Vec<ConfigEntry> {
-        Vec::new()
-    }
-}
+crate::extension::carried!(ResultBytes, "keyspan_results");
 
 /// The arguments of one row.
 struct Row<'a> {
