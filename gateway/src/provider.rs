@@ -49,7 +49,7 @@ use table::Form;
 pub use exec::ScanExec;
 pub use exec::rows;
 pub use pushdown::{Pushdown, exact_rows};
-pub(crate) use table::KeyOrderedScans;
+pub(crate) use table::{KeyOrderedScans, timestamp_column};
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
 /// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early;

@@ -40,6 +40,7 @@ use keyspan_catalog::{Privileges, Table};
 use std::sync::{Arc, LazyLock};
 
 pub mod as_of;
+mod cell_time;
 pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;

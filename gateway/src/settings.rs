@@ -14,6 +14,7 @@ use crate::{
     },
     sql::ast::session::Isolation,
 };
+use keyspan_catalog::{SqlType, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What values a setting takes.
@@ -30,6 +31,8 @@ enum Takes {
     Int(i64, i64),
     /// A time in milliseconds, with a unit or without.
     Millis,
+    /// A timestamptz from 1970 on, or nothing.
+    Timestamp,
     /// Any text.
     Text,
     /// Nothing: it is read-only.
@@ -103,6 +106,13 @@ const KNOWN: &[Setting] = &[
     ("intervalstyle", "postgres", Takes::Only(&["postgres"]), Some("IntervalStyle"), "How intervals are printed."),
     ("is_superuser", "off", Takes::Nothing, Some("is_superuser"), "Whether the role is an operator."),
     ("jit", "off", Takes::Bool, None, "Nothing here is compiled at run time."),
+    (
+        "keyspan.cell_time",
+        "",
+        Takes::Timestamp,
+        None,
+        "The timestamp of cells that are written, in place of the time of the commit; empty for that.",
+    ),
     ("keyspan.columnar", "on", Takes::Bool, None, "Whether scans of many rows read row groups of typed columns."),
     ("keyspan.point", "on", Takes::Bool, None, "Whether short statements by key go around the optimizer."),
     ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
@@ -174,6 +184,7 @@ pub struct Settings {
 /// Values as they are used.
 #[derive(Clone, Debug)]
 struct Read {
+    cell_time: Option<i64>,
     pushdown: bool,
     columnar: bool,
     point: bool,
@@ -187,6 +198,7 @@ impl Read {
     fn of(values: &BTreeMap<&'static str, String>, operator: bool) -> Self {
         let value = |name: &'static str| values.get(name).map_or("", String::as_str);
         Self {
+            cell_time: timestamp(value("keyspan.cell_time")),
             pushdown: value("keyspan.pushdown") == "on",
             columnar: value("keyspan.columnar") == "on",
             point: value("keyspan.point") == "on",
@@ -313,6 +325,11 @@ impl Settings {
         changed
     }
 
+    /// `keyspan.cell_time`, in microseconds since 1970-01-01 UTC.
+    pub fn cell_time(&self) -> Option<i64> {
+        self.read.cell_time
+    }
+
     /// `keyspan.pushdown`
     pub fn pushdown(&self) -> bool {
         self.read.pushdown
@@ -388,6 +405,12 @@ impl Takes {
                 Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
             }
             Self::Text => Ok(value.to_owned()),
+            Self::Timestamp if value.trim().is_empty() => Ok(String::new()),
+            Self::Timestamp => match timestamp(value) {
+                Some(micros) if micros >= 0 => Ok(Value::Timestamp(micros).to_text(SqlType::Timestamptz)),
+                Some(_) => Err(wrong().with_hint("Cells have no timestamp before 1970.")),
+                None => Err(wrong().with_hint("It takes a time such as \"2026-11-01 12:00+00\", or nothing.")),
+            },
             Self::Bool => read_bool(&lower).map(on_off).ok_or_else(wrong),
             Self::OnlyBool(only) => match read_bool(&lower) {
                 Some(value) if value == *only => Ok(on_off(value)),
@@ -418,6 +441,14 @@ impl Takes {
                 })
             }
         }
+    }
+}
+
+/// A timestamptz in microseconds; `None` for a text that is none, and for the infinities.
+fn timestamp(text: &str) -> Option<i64> {
+    match Value::parse(text, SqlType::Timestamptz) {
+        Ok(Value::Timestamp(micros)) if micros != i64::MAX && micros != i64::MIN => Some(micros),
+        _ => None,
     }
 }
 

@@ -4,7 +4,10 @@
 
 use crate::pg::error::{Result, SqlError, SqlState};
 use keyspan_catalog::{Table, TableId, tenant_store::Writes};
-use keyspan_storage::{KeyRange, Mutation, Pin, RowKey, RowMutation, model::limits::MUTATIONS_MAX};
+use keyspan_storage::{
+    KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange,
+    model::limits::{MUTATIONS_MAX, TIMESTAMP_AHEAD_MAX_MICROS},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -54,6 +57,33 @@ impl WriteSet {
         let (_, rows) = self.reads.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
         rows.insert(key);
         self.check_bytes()
+    }
+
+    /// The same with cells of this timestamp, in microseconds: what would remove a column's cells removes that one.
+    ///
+    /// # Errors
+    /// 22008 for more than [`TIMESTAMP_AHEAD_MAX_MICROS`] ahead of `now_micros`; 0A000 for private tables.
+    pub(crate) fn at_timestamp(mut self, micros: i64, now_micros: i64) -> Result<Self> {
+        if micros > now_micros.saturating_add(TIMESTAMP_AHEAD_MAX_MICROS) {
+            let error = SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "keyspan.cell_time is too far ahead");
+            return Err(error.with_detail("Timestamps of cells may be a day ahead of the server's clock, at most."));
+        }
+        for (table, rows) in self.rows.values_mut() {
+            if table.is_private() {
+                let error = SqlError::unsupported(format!("keyspan.cell_time for private table \"{}\"", table.name));
+                return Err(error.with_hint("Private tables keep one version: an older one would not be seen."));
+            }
+            for mutation in rows.values_mut().flatten() {
+                match mutation {
+                    Mutation::SetCell { timestamp: timestamp @ None, .. } => *timestamp = Some(micros),
+                    Mutation::DeleteFromColumn { timestamps, .. } => {
+                        *timestamps = TimestampRange { start: micros, end: micros.checked_add(1) };
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(self)
     }
 
     /// Whether the row is written already.

@@ -38,6 +38,10 @@ impl Bulk {
             // The catalog, which a load is held against, does not know it.
             return Ok(None);
         }
+        if session.settings.cell_time().is_some() {
+            // All cells of a load have the timestamp at which they become visible.
+            return Ok(None);
+        }
         let mut cells = Vec::new();
         let mut columns = vec![LoadColumn { family: marker_family(), qualifier: Bytes::from_static(MARKER_QUALIFIER) }];
         for (at, column) in target.columns.iter().enumerate() {

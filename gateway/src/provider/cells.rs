@@ -1,9 +1,9 @@
 //! `cells('t')`: every cell of a table, all versions.
 //!
-//! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value`. A key
-//! column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as `\x` and
-//! hexadecimal digits. Predicates on `family`, `qualifier` and `timestamp` are pushed down to the store too. The hidden
-//! family of markers is left out.
+//! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value` and
+//! `bytes`. A key column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as
+//! `\x` and hexadecimal digits. `value` is the text of the bytes ([`Decoders`]). Predicates on `family`, `qualifier` and
+//! `timestamp` are pushed down to the store too. The hidden family of markers is left out.
 
 use super::{
     decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},
@@ -18,22 +18,30 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use keyspan_catalog::{KeySchema, SqlType, Table, Value, ValueRef, table::KEY_COLUMN, tenant::TENANT_DELIMITER};
-use keyspan_storage::{Columns, FamilyName, Row, RowKey, TimestampRange, scan::FamilyColumns};
-use std::{borrow::Cow, ops::Bound, sync::Arc};
+use keyspan_catalog::{
+    Encoding, KeySchema, SqlType, Table, Value, ValueRef, mapping,
+    table::{ColumnPlace, KEY_COLUMN, TableFamily},
+    tenant::TENANT_DELIMITER,
+};
+use keyspan_storage::{
+    Aggregate, Cell, Columns, FamilyName, Row, RowKey, TimestampRange, aggregate, scan::FamilyColumns,
+};
+use std::{borrow::Cow, collections::HashMap, ops::Bound, sync::Arc};
 
 const FAMILY: &str = "family";
 const QUALIFIER: &str = "qualifier";
-const TIMESTAMP: &str = "timestamp";
-const VALUE: &str = "value";
+pub(super) const TIMESTAMP: &str = "timestamp";
+pub(super) const VALUE: &str = "value";
+pub(super) const BYTES: &str = "bytes";
 
-/// The columns after those of the key.
-const COLUMNS: [(&str, SqlType); 5] = [
+/// The columns after those of the key; only a value may be NULL.
+const COLUMNS: [(&str, SqlType); 6] = [
     (KEY_COLUMN, SqlType::Bytea),
     (FAMILY, SqlType::Text),
     (QUALIFIER, SqlType::Text),
     (TIMESTAMP, SqlType::Timestamptz),
-    (VALUE, SqlType::Bytea),
+    (VALUE, SqlType::Text),
+    (BYTES, SqlType::Bytea),
 ];
 
 /// The columns of the key, nullable, without those whose name `is_taken`.
@@ -44,7 +52,7 @@ pub(super) fn key_fields(keys: &Keys, is_taken: impl Fn(&str) -> bool) -> Vec<Fi
 
 pub(super) fn schema_of(_: &Table, keys: &Keys) -> SchemaRef {
     let mut fields = key_fields(keys, |name| COLUMNS.iter().any(|(column, _)| *column == name));
-    fields.extend(COLUMNS.iter().map(|(name, kind)| types::field_of(name, *kind, false)));
+    fields.extend(COLUMNS.iter().map(|(name, kind)| types::field_of(name, *kind, *name == VALUE)));
     Arc::new(Schema::new(fields))
 }
 
@@ -141,7 +149,7 @@ fn timestamps(boxes: &[KeyBox]) -> TimestampRange {
 
 pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
     let sources = schema.fields().iter().map(|field| source(field.name(), keys)).collect();
-    let layout = CellLayout { schema, keys: KeyReader::new(table, operator), sources };
+    let layout = CellLayout { schema, keys: KeyReader::new(table, operator), decoders: Decoders::new(table), sources };
     let columns = all_families(table).into_iter().map(whole_family).collect();
     (Arc::new(Arc::new(layout)), Columns::Of(columns))
 }
@@ -175,6 +183,43 @@ impl KeyReader {
     }
 }
 
+/// What the bytes of cells stand for.
+#[derive(Debug)]
+pub(super) struct Decoders {
+    /// Families of aggregates.
+    aggregates: HashMap<FamilyName, Aggregate>,
+    /// The type and the encoding of each declared column, by family, then qualifier.
+    declared: HashMap<FamilyName, HashMap<String, (SqlType, Encoding)>>,
+}
+
+impl Decoders {
+    pub(super) fn new(table: &Table) -> Self {
+        let mut declared: HashMap<_, HashMap<_, _>> = HashMap::new();
+        for column in &table.columns {
+            if let ColumnPlace::Cell { family, qualifier, encoding } = &column.place {
+                let family = declared.entry(family.clone()).or_default();
+                family.insert(qualifier.clone(), (column.kind, *encoding));
+            }
+        }
+        let aggregate = |family: &TableFamily| family.aggregate.map(|aggregate| (family.name.clone(), aggregate));
+        Self { aggregates: table.families.iter().filter_map(aggregate).collect(), declared }
+    }
+
+    /// A cell's value as the text of its column's type; of a column that no one declared, the bytes as UTF-8. `None` for
+    /// bytes that are neither: no text of PostgreSQL has the character of number 0.
+    pub(super) fn text(&self, cell: &Cell) -> Option<String> {
+        if let Some(aggregate) = self.aggregates.get(&cell.family) {
+            return aggregate::value(*aggregate, &cell.value).ok().map(|value| value.to_string());
+        }
+        let declared = std::str::from_utf8(&cell.qualifier).ok();
+        let declared = declared.and_then(|qualifier| self.declared.get(&cell.family)?.get(qualifier));
+        match declared {
+            Some((kind, encoding)) => Some(mapping::decode(&cell.value, *kind, *encoding).ok()?.to_text(*kind)),
+            None => Some(std::str::from_utf8(&cell.value).ok().filter(|text| !text.contains('\0'))?.to_owned()),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Part(usize, SqlType),
@@ -183,6 +228,7 @@ enum Source {
     Qualifier,
     Timestamp,
     Value,
+    Bytes,
 }
 
 fn source(name: &str, keys: &Keys) -> Source {
@@ -192,6 +238,7 @@ fn source(name: &str, keys: &Keys) -> Source {
         QUALIFIER => Source::Qualifier,
         TIMESTAMP => Source::Timestamp,
         VALUE => Source::Value,
+        BYTES => Source::Bytes,
         part => keys.part(part).map_or(Source::Key, |(part, kind)| Source::Part(part, kind)),
     }
 }
@@ -200,6 +247,7 @@ fn source(name: &str, keys: &Keys) -> Source {
 struct CellLayout {
     schema: SchemaRef,
     keys: KeyReader,
+    decoders: Decoders,
     sources: Vec<Source>,
 }
 
@@ -211,8 +259,8 @@ impl Layout for Arc<CellLayout> {
     fn start(&self) -> Box<dyn BatchBuilder> {
         let kind = |source: &Source| match source {
             Source::Part(_, kind) => *kind,
-            Source::Key | Source::Value => SqlType::Bytea,
-            Source::Family | Source::Qualifier => SqlType::Text,
+            Source::Key | Source::Bytes => SqlType::Bytea,
+            Source::Family | Source::Qualifier | Source::Value => SqlType::Text,
             Source::Timestamp => SqlType::Timestamptz,
         };
         let columns = self.sources.iter().map(|source| ColumnBuilder::new(kind(source))).collect();
@@ -243,7 +291,14 @@ impl BatchBuilder for CellBuilder {
                     Source::Family => column.push(&ValueRef::Text(cell.family.as_str().into()))?,
                     Source::Qualifier => column.push(&ValueRef::Text(qualifier_text(&cell.qualifier)))?,
                     Source::Timestamp => column.push(&ValueRef::Timestamp(cell.timestamp))?,
-                    Source::Value => column.push(&ValueRef::Bytes(cell.value.as_ref().into()))?,
+                    Source::Value => match self.layout.decoders.text(cell) {
+                        Some(text) => column.push(&ValueRef::Text(text.into()))?,
+                        None => {
+                            column.push_null();
+                            1
+                        }
+                    },
+                    Source::Bytes => column.push(&ValueRef::Bytes(cell.value.as_ref().into()))?,
                 };
             }
             self.size.rows += 1;

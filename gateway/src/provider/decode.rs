@@ -103,6 +103,17 @@ pub struct CellColumn {
     pub encoding: Encoding,
     /// The aggregate of the family, if it has one.
     pub aggregate: Option<Aggregate>,
+    /// What of its newest cell the column shows.
+    pub shows: Shows,
+}
+
+/// What of a cell a column shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// The value.
+    Value,
+    /// The timestamp.
+    Timestamp,
 }
 
 /// The layout of a table's rows.
@@ -134,7 +145,8 @@ impl Layout for Arc<RowLayout> {
     }
 
     fn of_rows(&self) -> Option<&Arc<RowLayout>> {
-        Some(self)
+        // Whoever asks has values only, no timestamps.
+        self.cells.iter().all(|(cell, _)| cell.shows == Shows::Value).then_some(self)
     }
 }
 
@@ -205,6 +217,16 @@ impl RowBuilder {
         }
         Ok(())
     }
+
+    /// Appends the timestamp of the newest cell of a column, by its index in the layout.
+    fn push_timestamp_of(&mut self, cell: usize, timestamp: Option<i64>) -> Result<()> {
+        let (_, column) = self.layout.cells[cell];
+        match timestamp {
+            Some(timestamp) => self.size.bytes += self.columns[column].push(&ValueRef::Timestamp(timestamp))?,
+            None => self.columns[column].push_null(),
+        }
+        Ok(())
+    }
 }
 
 impl BatchBuilder for RowBuilder {
@@ -221,7 +243,10 @@ impl BatchBuilder for RowBuilder {
                 cells = &cells[1..];
             }
             let newest = cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal);
-            self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?;
+            match column.shows {
+                Shows::Value => self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?,
+                Shows::Timestamp => self.push_timestamp_of(at, newest.map(|cell| cell.timestamp))?,
+            }
         }
         self.size.rows += 1;
         Ok(())

@@ -1,11 +1,12 @@
 //! `raw('t')`: the rows of a table as they are stored.
 //!
 //! Columns: the key's (NULL if the key does not conform), `_key`, and for each family a map from qualifier to the
-//! newest cell's value. A family keeps its name; a key column with the same name is left out. The hidden family of
-//! markers is left out, but a row that has no other cells is in the result.
+//! newest cell: its `value` as text (as [`cells`](super::cells) has it), its `bytes`, and its `timestamp`. A family keeps
+//! its name; a key column with the same name is left out. The hidden family of markers is left out, but a row that has
+//! no other cells is in the result.
 
 use super::{
-    cells::{KeyReader, all_families, key_fields, qualifier_text},
+    cells::{BYTES, Decoders, KeyReader, TIMESTAMP, VALUE, all_families, key_fields, qualifier_text},
     decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},
     keys::Keys,
 };
@@ -14,23 +15,68 @@ use crate::pg::{
     types,
 };
 use arrow::{
-    array::{ArrayRef, BinaryBuilder, MapBuilder, MapFieldNames, RecordBatch, StringBuilder},
+    array::{
+        ArrayBuilder, ArrayRef, BinaryBuilder, MapBuilder, MapFieldNames, RecordBatch, StringBuilder, StructBuilder,
+        TimestampMicrosecondBuilder,
+    },
     datatypes::{DataType, Field, Fields, Schema, SchemaRef},
 };
 use keyspan_catalog::{SqlType, Table, ValueRef, table::KEY_COLUMN};
-use keyspan_storage::{Columns, FamilyName, Row, scan::FamilyColumns};
+use keyspan_storage::{Cell, Columns, FamilyName, Row, scan::FamilyColumns};
 use std::sync::Arc;
 
-/// The type of a family: from qualifiers, as text, to values.
-fn map_type() -> DataType {
-    let entry =
-        Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Binary, true)]);
-    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entry), false)), false)
+/// What a qualifier has: `value`, `bytes`, `timestamp`.
+fn cell_fields() -> Fields {
+    Fields::from(vec![
+        Field::new(VALUE, DataType::Utf8, true),
+        Field::new(BYTES, DataType::Binary, true),
+        Field::new(TIMESTAMP, types::data_type(SqlType::Timestamptz), true),
+    ])
 }
 
-fn map_builder() -> MapBuilder<StringBuilder, BinaryBuilder> {
-    let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
-    MapBuilder::new(Some(names), StringBuilder::new(), BinaryBuilder::new())
+/// The type of a family: from qualifiers, as text, to cells.
+fn map_type() -> DataType {
+    let entry =
+        vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Struct(cell_fields()), true)];
+    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entry.into()), false)), false)
+}
+
+/// Builds the map of a family.
+struct FamilyBuilder {
+    map: MapBuilder<StringBuilder, StructBuilder>,
+}
+
+impl FamilyBuilder {
+    fn new() -> Self {
+        let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
+        let times = TimestampMicrosecondBuilder::new().with_data_type(types::data_type(SqlType::Timestamptz));
+        let columns: Vec<Box<dyn ArrayBuilder>> =
+            vec![Box::new(StringBuilder::new()), Box::new(BinaryBuilder::new()), Box::new(times)];
+        let cells = StructBuilder::new(cell_fields(), columns);
+        Self { map: MapBuilder::new(Some(names), StringBuilder::new(), cells) }
+    }
+
+    /// Appends a row's cells of the family; returns their size in bytes.
+    fn push<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>, decoders: &Decoders) -> Result<usize> {
+        let mut bytes = 0;
+        for cell in cells {
+            let text = decoders.text(cell);
+            bytes += cell.qualifier.len() + cell.value.len() + text.as_ref().map_or(0, String::len) + size_of::<i64>();
+            self.map.keys().append_value(qualifier_text(&cell.qualifier));
+            let fields = self.map.values();
+            field::<StringBuilder>(fields, 0)?.append_option(text);
+            field::<BinaryBuilder>(fields, 1)?.append_value(&cell.value);
+            field::<TimestampMicrosecondBuilder>(fields, 2)?.append_value(cell.timestamp);
+            fields.append(true);
+        }
+        self.map.append(true).map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
+        Ok(bytes)
+    }
+}
+
+fn field<B: ArrayBuilder>(fields: &mut StructBuilder, at: usize) -> Result<&mut B> {
+    let found = fields.field_builder(at);
+    found.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a field of a cell has another type"))
 }
 
 pub(super) fn schema_of(table: &Table, keys: &Keys) -> SchemaRef {
@@ -60,7 +106,7 @@ pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaR
         |family: &FamilyName| sources.iter().any(|source| matches!(source, Source::Family(name) if name == family));
     let columns = families.iter().filter(|family| is_read(family));
     let columns = columns.map(|family| FamilyColumns { family: family.clone(), qualifiers: None }).collect();
-    let layout = RawLayout { schema, keys: KeyReader::new(table, operator), sources };
+    let layout = RawLayout { schema, keys: KeyReader::new(table, operator), decoders: Decoders::new(table), sources };
     (Arc::new(Arc::new(layout)), Columns::Of(columns))
 }
 
@@ -68,6 +114,7 @@ pub(super) fn layout(table: &Table, keys: &Keys, operator: bool, schema: SchemaR
 struct RawLayout {
     schema: SchemaRef,
     keys: KeyReader,
+    decoders: Decoders,
     sources: Vec<Source>,
 }
 
@@ -80,7 +127,7 @@ impl Layout for Arc<RawLayout> {
         let column = |source: &Source| match source {
             Source::Part(_, kind) => RawColumn::Values(ColumnBuilder::new(*kind)),
             Source::Key => RawColumn::Values(ColumnBuilder::new(SqlType::Bytea)),
-            Source::Family(_) => RawColumn::Map(Box::new(map_builder())),
+            Source::Family(_) => RawColumn::Map(Box::new(FamilyBuilder::new())),
         };
         let columns = self.sources.iter().map(column).collect();
         Box::new(RawBuilder { layout: Arc::clone(self), columns, size: BatchSize::default() })
@@ -89,7 +136,7 @@ impl Layout for Arc<RawLayout> {
 
 enum RawColumn {
     Values(ColumnBuilder),
-    Map(Box<MapBuilder<StringBuilder, BinaryBuilder>>),
+    Map(Box<FamilyBuilder>),
 }
 
 struct RawBuilder {
@@ -107,12 +154,8 @@ impl BatchBuilder for RawBuilder {
                     self.size.bytes += column.push_value(&parts[*part])?
                 }
                 (Source::Family(family), RawColumn::Map(map)) => {
-                    for cell in row.cells.iter().filter(|cell| cell.family == *family) {
-                        map.keys().append_value(qualifier_text(&cell.qualifier));
-                        map.values().append_value(&cell.value);
-                        self.size.bytes += cell.qualifier.len() + cell.value.len();
-                    }
-                    map.append(true).map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;
+                    let cells = row.cells.iter().filter(|cell| cell.family == *family);
+                    self.size.bytes += map.push(cells, &self.layout.decoders)?;
                 }
                 (_, RawColumn::Values(column)) => {
                     self.size.bytes += column.push(&ValueRef::Bytes(row.key.bytes().as_ref().into()))?
@@ -132,7 +175,7 @@ impl BatchBuilder for RawBuilder {
         let finish = |column| -> ArrayRef {
             match column {
                 RawColumn::Values(column) => column.finish(),
-                RawColumn::Map(mut map) => Arc::new(map.finish()),
+                RawColumn::Map(mut family) => Arc::new(family.map.finish()),
             }
         };
         decode::batch(&self.layout.schema, self.columns.into_iter().map(finish).collect(), self.size.rows)

@@ -7,7 +7,7 @@
 
 use super::{
     cells, columnar,
-    decode::{self, CellColumn, Layout, RowLayout},
+    decode::{self, CellColumn, Layout, RowLayout, Shows},
     exec::{Description, Order, Read, ScanExec},
     keys::Keys,
     pushdown::{Pushdown, Shape},
@@ -36,7 +36,7 @@ use datafusion::{
 };
 use keyspan_catalog::{
     SqlType, Table, Value,
-    table::{ColumnPlace, OnBadKey, TENANT_COLUMN},
+    table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
 use std::{
@@ -67,10 +67,23 @@ pub struct KeyspanTable {
     table: Arc<Table>,
     view: View,
     form: Form,
+    /// The columns; behind those of the form the timestamps of cells, if somebody asks for them.
     schema: SchemaRef,
+    /// How many columns the form has.
+    width: usize,
     constraints: Constraints,
     keys: Keys,
     promises: Mutex<Promises>,
+}
+
+/// The name of the column with the timestamps of a column's newest cells.
+pub(crate) fn timestamp_column(column: &str) -> String {
+    format!("cell_time({column})")
+}
+
+/// The columns of a table whose values are cells.
+fn cell_columns(table: &Table) -> impl Iterator<Item = &Column> {
+    table.columns.iter().filter(|column| matches!(column.place, ColumnPlace::Cell { .. }))
 }
 
 /// The filters that were asked about, by what the table has promised.
@@ -157,7 +170,26 @@ impl KeyspanTable {
         let unique = form == Form::Rows && !key_is_nullable(&table) && !table.has_hidden_key();
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         let constraints = Constraints::new_unverified(constraints);
-        Self { table, view, form, schema, constraints, keys, promises: Mutex::default() }
+        let width = schema.fields().len();
+        Self { table, view, form, schema, width, constraints, keys, promises: Mutex::default() }
+    }
+
+    /// This table with the timestamp of each column's newest cell as more columns, behind its own
+    /// ([`timestamp_column`]); `None` for what `cells` and `raw` give, which have timestamps.
+    pub(crate) fn with_timestamps(&self) -> Option<Self> {
+        if !matches!(self.form, Form::Rows | Form::Keyed) {
+            return None;
+        }
+        let time = |column: &Column| types::field_of(&timestamp_column(&column.name), SqlType::Timestamptz, true);
+        let own = self.schema.fields().iter().take(self.width).cloned();
+        let times = cell_columns(&self.table).map(|column| Arc::new(time(column)));
+        let schema = Arc::new(Schema::new(own.chain(times).collect::<Vec<_>>()));
+        Some(Self { schema, ..self.over(self.view.clone(), self.promises.lock().clone()) })
+    }
+
+    /// The column of this name, if it is one of the table's.
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
+        self.table.column(name)
     }
 
     /// Whether it reads the newest rows, not those as of a timestamp.
@@ -199,6 +231,7 @@ impl KeyspanTable {
             view,
             form: self.form,
             schema: Arc::clone(&self.schema),
+            width: self.width,
             constraints: self.constraints.clone(),
             keys: self.keys.clone(),
             promises: Mutex::new(promises),
@@ -230,7 +263,9 @@ impl KeyspanTable {
 
     fn layout(&self, projection: &[usize], schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
         match self.form {
-            Form::Rows | Form::Keyed => row_layout(&self.table, is_operator(&self.view), projection, schema),
+            Form::Rows | Form::Keyed => {
+                layout_of((&self.table, is_operator(&self.view)), (projection, self.width), schema)
+            }
             Form::Cells => cells::layout(&self.table, &self.keys, is_operator(&self.view), schema),
             Form::Raw => raw::layout(&self.table, &self.keys, is_operator(&self.view), schema),
         }
@@ -317,7 +352,9 @@ impl KeyspanTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scan = Arc::new(self.exec(plan, projection, limit)?);
-        if self.form == Form::Rows && state.config().get_extension::<KeyOrderedScans>().is_none() {
+        // Row groups have values, and no timestamps of single cells.
+        let is_timed = projection.iter().any(|at| *at >= self.width);
+        if self.form == Form::Rows && !is_timed && state.config().get_extension::<KeyOrderedScans>().is_none() {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             match columnar::plan((&self.view, &self.table), projection, &scan, spread).await? {
                 columnar::Access::RowGroups(plan) => return Ok(plan),
@@ -409,20 +446,31 @@ pub fn row_layout(
     projection: &[usize],
     schema: SchemaRef,
 ) -> (Arc<dyn Layout>, Columns) {
+    layout_of((table, operator), (projection, usize::MAX), schema)
+}
+
+/// [`row_layout`], where indexes from `width` on are those of the timestamps of cells.
+fn layout_of(
+    (table, operator): (&Arc<Table>, bool),
+    (projection, width): (&[usize], usize),
+    schema: SchemaRef,
+) -> (Arc<dyn Layout>, Columns) {
     let tenant = usize::from(operator);
     let (mut parts, mut cells, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     for (place, at) in projection.iter().enumerate() {
+        let timed = at.checked_sub(width).and_then(|at| cell_columns(table).nth(at));
         let Some(at) = at.checked_sub(tenant) else {
             parts.push((0, place));
             kinds.push(SqlType::Text);
             continue;
         };
-        let Some(column) = table.columns.get(at) else {
+        let Some(column) = timed.or_else(|| table.columns.get(at)) else {
             parts.push((tenant, place));
             kinds.push(table.key.parts[0].kind);
             continue;
         };
-        kinds.push(column.kind);
+        let shows = if timed.is_some() { Shows::Timestamp } else { Shows::Value };
+        kinds.push(if timed.is_some() { SqlType::Timestamptz } else { column.kind });
         match &column.place {
             ColumnPlace::Key(part) => parts.push((part + tenant, place)),
             ColumnPlace::Cell { family, qualifier, encoding } => {
@@ -433,6 +481,7 @@ pub fn row_layout(
                     kind: column.kind,
                     encoding: *encoding,
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
+                    shows,
                 };
                 cells.push((cell, place));
             }
@@ -443,7 +492,11 @@ pub fn row_layout(
     for (cell, _) in &cells {
         families.entry(cell.family.clone()).or_default().push(cell.qualifier.clone());
     }
-    let of_family = |(family, qualifiers)| FamilyColumns { family, qualifiers: Some(qualifiers) };
+    // A column's value and its timestamp are one cell.
+    let of_family = |(family, mut qualifiers): (_, Vec<_>)| {
+        qualifiers.dedup();
+        FamilyColumns { family, qualifiers: Some(qualifiers) }
+    };
     let mut keys = table.key.clone();
     keys.with_tenant = operator;
     let layout =

@@ -1,7 +1,10 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::unnest_keys::KeylessUnnest;
+use super::{
+    cell_time::{self, CellTimes},
+    unnest_keys::KeylessUnnest,
+};
 use crate::{
     pg::{
         aggregates,
@@ -66,6 +69,7 @@ fn make() -> SessionState {
     options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).expect("one is not zero");
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
+        Arc::new(CellTimes),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
         literals::untyped(),
@@ -108,6 +112,7 @@ fn make() -> SessionState {
     functions::register(&mut state);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);
+    state.register_udf(Arc::new(cell_time::function())).expect("a state takes any function");
     SessionStateBuilder::new_from_existing(state.clone())
         .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())
         .build()

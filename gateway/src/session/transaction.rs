@@ -454,6 +454,10 @@ impl Session {
     /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the
     /// store's.
     pub(crate) async fn write(&mut self, pin: &Pin, written: WriteSet) -> Result<()> {
+        let written = match self.settings.cell_time() {
+            Some(micros) => written.at_timestamp(micros, self.instance.clock.now_micros())?,
+            None => written,
+        };
         let Some(open) = &mut self.transaction.open else {
             let written = written.without(|table| self.temporary.is_emptied(table));
             if written.is_empty() {

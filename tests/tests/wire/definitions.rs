@@ -93,7 +93,7 @@ impl Side {
         // Some rows with all columns, which never go by row groups; the cells, which tell what no column shows.
         let some = format!("SELECT * FROM {table} WHERE k BETWEEN 97 AND 101 OR k IN (0, {ROWS}) ORDER BY k");
         lines.extend(rows(&self.tenant, &some).await?);
-        let cells = "SELECT family, qualifier, count(*), min(value), max(value) FROM cells(";
+        let cells = "SELECT family, qualifier, count(*), min(bytes), max(bytes) FROM cells(";
         lines.extend(rows(&self.tenant, &format!("{cells}'{table}') GROUP BY 1, 2 ORDER BY 1, 2")).await?);
         Ok(lines)
     }

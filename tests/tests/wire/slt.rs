@@ -231,6 +231,7 @@ pub(super) use files;
 
 files! { "tests/slt":
     aggregates
+    cell_time
     definitions
     joins
     key_ranges

@@ -20,37 +20,37 @@ async fn semantics_6_a_condemned_cell_never_returns() -> Result<()> {
         a> UPDATE t SET b = 5
         (1)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000005
-        \x00000004
-        \x00000003
-        \x00000002
+        5
+        4
+        3
+        2
         op> ALTER TABLE t SET (m.max_versions = 2)
         (0)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000005
-        \x00000004
+        5
+        4
         op> ALTER TABLE t SET (m.max_versions = 10)
         (0)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000005
-        \x00000004
+        5
+        4
         a> UPDATE t SET b = 6
         (1)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000006
-        \x00000005
-        \x00000004
+        6
+        5
+        4
         op> ALTER TABLE t SET (m.max_versions = 1)
         (0)
         op> ALTER TABLE t SET (m.max_versions = none)
         (0)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000006
+        6
         a> UPDATE t SET b = 7
         (1)
         a> SELECT value FROM cells('t') ORDER BY timestamp DESC
-        \x00000007
-        \x00000006
+        7
+        6
         a> UPDATE t SET b = NULL
         (1)
         a> SELECT count(*) FROM cells('t')
@@ -73,11 +73,11 @@ async fn semantics_6_each_family_keeps_its_own_versions() -> Result<()> {
         a> UPDATE t SET b = 3, c = 3
         (1)
         a> SELECT family, value FROM cells('t') ORDER BY family, timestamp DESC
-        m | \x00000003
-        m | \x00000002
-        m | \x00000001
-        n | \x00000003
-        n | \x00000002
+        m | 3
+        m | 2
+        m | 1
+        n | 3
+        n | 2
     "#]])
     .await
 }
