@@ -12,7 +12,9 @@ use crate::{
         functions,
         plan::{apply, checked, interval_order, literals, operators::Operators, type_planner::Types},
         types,
-        workarounds::{canonical_comparisons::CanonicalComparisons, filter_projection},
+        workarounds::{
+            canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
+        },
     },
     provider::{columnar::MetadataAggregates, loose_scan::LooseScans},
     resources::{BATCH_ROWS, STREAMS},
@@ -84,6 +86,10 @@ fn make() -> SessionState {
     for rule in Optimizer::new().rules {
         if rule.name() == PushDownFilter::new().name() {
             logical.push(Arc::new(CanonicalComparisons));
+        }
+        if rule.name() == SingleDistinct::default().name() {
+            logical.push(Arc::new(SingleDistinct::default()));
+            continue;
         }
         logical.push(rule);
     }
