@@ -361,7 +361,7 @@ impl Load {
             Destination::Space(space) => Some(space),
             Destination::Nowhere => None,
         };
-        let mut written = WriteSet::default();
+        let mut written = WriteSet::counted(view.memory.clone());
         let mut seen = HashSet::with_capacity(rows.len());
         let query = (!target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {

@@ -5,12 +5,14 @@
 //! spill to temporary files what does not fit, and the bounded folder of these files.
 
 mod age;
+mod held;
 mod machine;
 mod pool;
 mod size;
 mod spill;
 
 pub use age::Age;
+pub(crate) use held::Held;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;
 
@@ -67,7 +69,8 @@ const SORTS: u64 = 16;
 /// ```
 ///
 /// Unplanned memory is not accounted for: batches in flight, writes that wait for the log, plans, and messages of
-/// clients, whose long ones have a [bound](Memory::message_bytes).
+/// clients, whose long ones have a [bound](Memory::message_bytes). What open transactions and statements are about to
+/// write is memory of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The sum.

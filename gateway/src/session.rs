@@ -224,7 +224,7 @@ impl Session {
             return Vec::new();
         }
         let level = self.settings.get("client_min_messages").unwrap_or_default();
-        let told = |notice: &SqlError| match level {
+        let told = |notice: &SqlError| match level.as_str() {
             "error" => false,
             "warning" => Severity::of_notice(notice) == Severity::Warning,
             _ => true,
@@ -266,11 +266,11 @@ impl Session {
     pub(crate) fn set_wanted(&mut self) {
         for (name, local, value) in self.pending_settings.take() {
             // Outside of a transaction block it held for its statement only.
-            if local && !self.remember_local(name) {
+            if local && !self.remember_local(&name) {
                 continue;
             }
-            if let Err(error) = self.settings.set(name, value.as_deref()) {
-                tracing::warn!(name, %error, "a setting that was checked could not be set");
+            if let Err(error) = self.settings.set(&name, value.as_deref()) {
+                tracing::warn!(%name, %error, "a setting that was checked could not be set");
             }
         }
     }
@@ -325,7 +325,8 @@ impl Session {
         let bytes_max = quotas.unwrap_or_default().scan_bytes_max;
         let budget = Some(Arc::new(ScanBudget::new(bytes_max, Arc::clone(&self.share))));
         let buffered = self.transaction.buffered();
-        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, path })
+        let memory = Some(Arc::clone(&self.instance.resources.runtime.memory_pool));
+        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, memory, path })
     }
 
     /// Where names without a schema are looked up.

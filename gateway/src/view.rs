@@ -15,6 +15,7 @@ use crate::pg::{
     names::{RelationName, Schema, SearchPath},
 };
 use budget::ScanBudget;
+use datafusion::execution::memory_pool::MemoryPool;
 use futures::{StreamExt, TryStreamExt};
 use imbl::OrdMap;
 use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
@@ -47,6 +48,8 @@ pub struct View {
     pub as_of: Option<i64>,
     /// How much the statement may read; `None` without a bound.
     pub budget: Option<Arc<ScanBudget>>,
+    /// The memory of queries; `None` where nothing is counted.
+    pub memory: Option<Arc<dyn MemoryPool>>,
     /// Schemas in which names without a schema are looked up.
     pub path: Arc<SearchPath>,
 }

@@ -2,7 +2,11 @@
 //!
 //! `dml` and `point` fill a [`WriteSet`]; the session appends it to its transaction or commits it by itself.
 
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::{
+    pg::error::{Result, SqlError, SqlState},
+    resources::Held,
+};
+use datafusion::execution::memory_pool::MemoryPool;
 use keyspan_catalog::{Table, TableId, tenant_store::Writes};
 use keyspan_storage::{
     KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange,
@@ -27,9 +31,16 @@ pub struct WriteSet {
     pub reads: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
     pub(crate) bytes: usize,
     pub(crate) mutations: usize,
+    /// What of it is counted.
+    pub(crate) held: Held,
 }
 
 impl WriteSet {
+    /// Nothing yet, counted as memory of queries if that is given.
+    pub(crate) fn counted(memory: Option<Arc<dyn MemoryPool>>) -> Self {
+        Self { held: Held::of(memory), ..Self::default() }
+    }
+
     /// A range that is deleted whole.
     pub fn of_range(table: Arc<Table>, range: KeyRange) -> Self {
         Self { ranges: vec![(table, range)], ..Self::default() }
@@ -38,7 +49,7 @@ impl WriteSet {
     /// Adds mutations of a row.
     ///
     /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`MUTATIONS_MAX`].
+    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`MUTATIONS_MAX`], 53200.
     pub fn mutate(&mut self, table: &Arc<Table>, key: RowKey, mutations: Vec<Mutation>) -> Result<()> {
         self.bytes += ROW_OVERHEAD_BYTES + key.len() + mutations.iter().map(Mutation::size).sum::<usize>();
         self.mutations += mutations.len();
@@ -51,7 +62,7 @@ impl WriteSet {
     /// Adds a row that was relied on.
     ///
     /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`].
+    /// 54000 above [`COMMIT_BYTES_MAX`], 53200.
     pub fn add_read(&mut self, table: &Arc<Table>, key: RowKey) -> Result<()> {
         self.bytes += ROW_OVERHEAD_BYTES + key.len();
         let (_, rows) = self.reads.entry(table.id).or_insert_with(|| (table.clone(), BTreeSet::new()));
@@ -102,8 +113,8 @@ impl WriteSet {
         self.rows.is_empty() && self.ranges.is_empty()
     }
 
-    fn check_bytes(&self) -> Result<()> {
-        if self.bytes <= COMMIT_BYTES_MAX { Ok(()) } else { Err(too_large()) }
+    fn check_bytes(&mut self) -> Result<()> {
+        if self.bytes <= COMMIT_BYTES_MAX { self.held.resize(self.bytes) } else { Err(too_large()) }
     }
 
     /// The same without what is written to some tables.

@@ -134,7 +134,8 @@ pub(super) async fn run(
         given.iter().try_for_each(|at| target.columns[*at].check_given())?;
     }
     let defaults = Defaults::new(query, target, &given).await?;
-    let (mut written, mut count, mut seen, mut number) = (WriteSet::default(), 0, HashSet::new(), 0);
+    let (mut written, mut count, mut seen, mut number) =
+        (WriteSet::counted(query.view.memory.clone()), 0, HashSet::new(), 0);
     while let Some(batch) = batches.try_next().await? {
         let mut from = 0;
         while from < batch.num_rows() {

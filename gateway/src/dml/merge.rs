@@ -299,7 +299,8 @@ pub(super) async fn run(
         });
     }
     let mut batches = rows(query, select, parameters).await?;
-    let mut merging = Merging { query, target, written: WriteSet::default(), changed: HashSet::new() };
+    let mut merging =
+        Merging { query, target, written: WriteSet::counted(query.view.memory.clone()), changed: HashSet::new() };
     let (mut count, mut number, mut new) = (0, 0, HashSet::new());
     while let Some(batch) = batches.try_next().await? {
         let clauses = batch.column(keys).as_primitive_opt::<Int64Type>();

@@ -108,7 +108,7 @@ pub(super) async fn update(
 ) -> Result<(WriteSet, u64)> {
     let keys = target.key_columns();
     let mut batches = rows(query, select, parameters).await?;
-    let (mut written, mut count) = (WriteSet::default(), 0);
+    let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     let checked = !target.table.checks.is_empty();
     while let Some(batch) = batches.try_next().await? {
         let mut changed: Vec<Vec<Value>> = Vec::new();
@@ -185,7 +185,7 @@ pub(super) async fn delete(
     }
     let keys = target.key_columns();
     let mut batches = query.run(plan).await?;
-    let (mut written, mut count) = (WriteSet::default(), 0);
+    let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     while let Some(batch) = batches.try_next().await? {
         for row in 0..batch.num_rows() {
             let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;

@@ -191,7 +191,7 @@ impl Write {
             let parts = key_places.iter().map(|at| values[*at].clone()).collect();
             new.push(new_row(view, target, parts, values, number as u64)?);
         }
-        let (mut written, mut seen) = (WriteSet::default(), HashSet::new());
+        let (mut written, mut seen) = (WriteSet::counted(view.memory.clone()), HashSet::new());
         let count = match taken {
             Taken::Overwrite => put_blindly(target, named, new, &mut seen, &mut written)?,
             Taken::Fail | Taken::Skip => {
@@ -211,7 +211,7 @@ impl Write {
         view: &View,
         parameters: &[ScalarValue],
     ) -> Result<(WriteSet, u64)> {
-        let (target, mut written) = (&self.target, WriteSet::default());
+        let (target, mut written) = (&self.target, WriteSet::counted(view.memory.clone()));
         if rows.is_empty() {
             return Ok((written, 0));
         }

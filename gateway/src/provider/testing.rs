@@ -273,6 +273,7 @@ impl World {
             pushdown,
             columnar: true,
             as_of: None,
+            memory: None,
             budget: None,
             path: Arc::default(),
         }

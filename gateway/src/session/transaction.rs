@@ -21,6 +21,7 @@ use super::{
 use crate::{
     notifications,
     pg::error::{Result, SqlError, SqlState},
+    resources::Held,
     settings::Settings,
     shield::shielded,
     sql::ast::session::Isolation,
@@ -65,6 +66,8 @@ struct OpenTransaction {
     buffered: Arc<Buffered>,
     bytes: usize,
     mutations: usize,
+    /// What of `bytes` is counted.
+    held: Held,
     reads: Vec<ReadSet>,
     /// What it holds by FOR UPDATE and FOR SHARE.
     locks: Arc<Locks>,
@@ -235,6 +238,7 @@ impl Session {
             buffered: Arc::default(),
             bytes: 0,
             mutations: 0,
+            held: Held::of(Some(Arc::clone(&self.instance.resources.runtime.memory_pool))),
             reads: Vec::new(),
             _held: UntilEnd(locks.clone()),
             locks,
@@ -287,6 +291,7 @@ impl Session {
         let to = &open.savepoints[at];
         open.buffered = to.buffered.clone();
         (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
+        open.held.resize(open.bytes)?;
         open.reads.truncate(to.reads);
         open.locks.rollback_to(to.locks);
         self.notifications.pending().rollback_to(to.pending);
@@ -454,23 +459,24 @@ impl Session {
     /// 40001 when a row changed since `pin` (a statement of its own is then tried again by its caller), 54000, the
     /// store's.
     pub(crate) async fn write(&mut self, pin: &Pin, written: WriteSet) -> Result<()> {
-        let written = match self.settings.cell_time() {
+        let mut written = match self.settings.cell_time() {
             Some(micros) => written.at_timestamp(micros, self.instance.clock.now_micros())?,
             None => written,
         };
         let Some(open) = &mut self.transaction.open else {
-            let written = written.without(|table| self.temporary.is_emptied(table));
+            let mut written = written.without(|table| self.temporary.is_emptied(table));
             if written.is_empty() {
                 return Ok(());
             }
+            let held = std::mem::take(&mut written.held);
             let rows = written.row_count();
             let instance = self.instance.clone();
             let (bytes, added) = written.written_bytes();
             let turn = self.commit_turn(bytes, added).await?;
-            let held = instance.table_locks.lock(written.private_tables(), []).await;
+            let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
-            held.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
-            drop(turn);
+            locked.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
+            drop((turn, held));
             self.share.count_written(rows as u64, bytes);
             self.warn_of_atomicity(rows);
             return Ok(());
@@ -481,6 +487,9 @@ impl Session {
         if open.bytes > COMMIT_BYTES_MAX {
             return Err(too_large());
         }
+        // What the statement has held is the transaction's now.
+        drop(std::mem::take(&mut written.held));
+        open.held.resize(open.bytes)?;
         debug_assert!(written.ranges.is_empty(), "a range is no part of a transaction");
         let buffered = Arc::make_mut(&mut open.buffered);
         for (id, (table, rows)) in written.rows {

@@ -126,6 +126,35 @@ async fn memory_and_temporary_space_have_quotas() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_transactions_hold_is_memory_of_the_database() -> Result<()> {
+    let (harness, operator, alto, altostrat) = world().await?;
+    operator.batch_execute("ALTER DATABASE alto SET (memory = '2MiB')").await?;
+    for client in [&alto, &altostrat] {
+        client.batch_execute("CREATE TABLE held (id int PRIMARY KEY, body text)").await?;
+    }
+    let many = |from: u32, count: u32| {
+        let rows = (from..from + count).map(|id| format!("({id}, '{}')", "x".repeat(100_000)));
+        format!("INSERT INTO held VALUES {}", rows.collect::<Vec<_>>().join(", "))
+    };
+    // One statement, then several of one transaction, then two sessions.
+    assert_eq!(error(&alto, &many(0, 30)).await, "53200 out of memory for this query");
+    alto.batch_execute(&format!("BEGIN; {}", many(0, 8))).await?;
+    assert_eq!(error(&alto, &many(8, 12)).await, "53200 out of memory for this query");
+    alto.batch_execute("ROLLBACK").await?;
+    alto.batch_execute(&format!("BEGIN; {}; SAVEPOINT s; {}", many(0, 8), many(8, 8))).await?;
+    let other = harness.connect("alto", "alto").await?;
+    assert_eq!(error(&other, &many(20, 10)).await, "53200 out of memory for this query");
+    altostrat.batch_execute(&format!("BEGIN; {}; COMMIT", many(0, 30))).await?;
+    // What is rolled back, or committed, is given back.
+    alto.batch_execute("ROLLBACK TO s").await?;
+    other.batch_execute(&many(20, 6)).await?;
+    alto.batch_execute("COMMIT").await?;
+    other.batch_execute(&many(30, 14)).await?;
+    assert_eq!(rows(&other, "SELECT count(*) FROM held").await?, ["28"]);
+    Ok(())
+}
+
 #[tokio::test]
 async fn bytes_a_second_have_quotas() -> Result<()> {
     let (_harness, operator, alto, other) = world().await?;
