@@ -1,9 +1,10 @@
 //! Settings: which there are, what values they take, and which of them are reported to the client.
 //!
-//! Those of PostgreSQL that clients send and whose effect is nothing here are taken where every value means the same,
-//! and refused where a value would change an answer. Names are in lower case.
+//! Ours, and those of PostgreSQL that mean something here, are [`KNOWN`]; all others of PostgreSQL's are kept and change
+//! nothing ([`postgres`]); a name with a point (`app.user`) is whatever a client keeps there. Names are in lower case.
 
 pub(crate) mod pending;
+pub(crate) mod postgres;
 
 use crate::{
     identity::Identity,
@@ -15,7 +16,8 @@ use crate::{
     sql::ast::session::Isolation,
 };
 use keyspan_catalog::{SqlType, Value};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use postgres::Parameter;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What values a setting takes.
 enum Takes {
@@ -35,6 +37,8 @@ enum Takes {
     Timestamp,
     /// Any text.
     Text,
+    /// The role of the session: it can only be the one that it has.
+    OwnRole,
     /// Nothing: it is read-only.
     Nothing,
 }
@@ -45,6 +49,8 @@ type Setting = (&'static str, &'static str, Takes, Option<&'static str>, &'stati
 
 /// Bytes of a value that is any text: each statement has a copy of all of them.
 const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Settings of a session with a point in their name, at most.
+const CUSTOM_MAX: usize = 64;
 /// Bytes of a name in PostgreSQL (`NAMEDATALEN` - 1).
 const NAME_BYTES_MAX: usize = 63;
 
@@ -139,12 +145,13 @@ const KNOWN: &[Setting] = &[
         None,
         "Whether prepared statements keep their plans: all but force_custom_plan do.",
     ),
+    ("role", "none", Takes::OwnRole, None, "The role whose rights hold: the session's own."),
     ("row_security", "on", Takes::Bool, None, "A tenant sees its own rows in any case."),
     ("search_path", "\"$user\", public", Takes::Text, None, "Where names without a schema are looked up."),
     ("server_encoding", "UTF8", Takes::Nothing, Some("server_encoding"), "The server's encoding."),
     ("server_version", SERVER_VERSION_WITH_PRODUCT, Takes::Nothing, Some("server_version"), "The version."),
     ("server_version_num", SERVER_VERSION_NUM, Takes::Nothing, None, "The version as a number."),
-    ("session_authorization", "", Takes::Nothing, Some("session_authorization"), "The role."),
+    ("session_authorization", "", Takes::OwnRole, Some("session_authorization"), "The role."),
     (
         "standard_conforming_strings",
         "on",
@@ -163,15 +170,64 @@ const KNOWN: &[Setting] = &[
     ),
     ("transaction_isolation", "read committed", Takes::Nothing, None, "The isolation of the transaction."),
     ("transaction_read_only", "off", Takes::Nothing, None, "Whether the transaction may not write."),
-    ("work_mem", "4MB", Takes::Text, None, "Memory is bounded by the server."),
 ];
+
+/// Values by name: of those that are [`KNOWN`] all, of others those that were set.
+pub(crate) type Values = BTreeMap<Cow<'static, str>, String>;
+
+/// A setting by its name.
+enum Found {
+    Known(&'static Setting),
+    Postgres(&'static Parameter),
+    /// The client's.
+    Custom(String),
+}
+
+impl Found {
+    fn name(&self) -> Cow<'static, str> {
+        match self {
+            Self::Known((name, ..)) => Cow::Borrowed(*name),
+            Self::Postgres(parameter) => Cow::Borrowed(parameter.name),
+            Self::Custom(name) => Cow::Owned(name.clone()),
+        }
+    }
+
+    /// The value at start, without startup parameters.
+    fn start(&self) -> String {
+        match self {
+            Self::Known((_, start, ..)) => (*start).to_owned(),
+            Self::Postgres(parameter) => parameter.shown_start(),
+            Self::Custom(_) => String::new(),
+        }
+    }
+
+    /// A value in its normal form, and where there is none, whether there can be.
+    fn read(&self, value: Option<&str>, (operator, role): (bool, Option<&str>)) -> Result<Option<String>> {
+        match (self, value) {
+            (Self::Known((name, _, Takes::OwnRole, ..)), Some(value)) => {
+                let is_own = role.is_none_or(|role| role == value) || (*name == "role" && value == "none");
+                if is_own {
+                    Ok(Some(value.to_owned()))
+                } else {
+                    Err(SqlError::unsupported("changing the role of a session"))
+                }
+            }
+            (Self::Known((name, _, takes, ..)), Some(value)) => takes.read(name, value).map(Some),
+            (Self::Known((name, _, Takes::Nothing, ..)), None) => Err(fixed(name)),
+            (Self::Postgres(parameter), Some(value)) => parameter.value(value, operator).map(Some),
+            (Self::Postgres(parameter), None) => parameter.value(parameter.start, operator).map(|_| None),
+            (Self::Custom(name), Some(value)) => Takes::Text.read(name, value).map(Some),
+            (_, None) => Ok(None),
+        }
+    }
+}
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    values: BTreeMap<&'static str, String>,
+    values: Values,
     /// The values at start, for RESET: startup parameters count as such.
-    initial: BTreeMap<&'static str, String>,
+    initial: Values,
     /// The value that was last reported to the client.
     reported: BTreeMap<&'static str, String>,
     /// Whether nothing was set since.
@@ -195,7 +251,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(values: &BTreeMap<&'static str, String>, operator: bool) -> Self {
+    fn of(values: &Values, operator: bool) -> Self {
         let value = |name: &'static str| values.get(name).map_or("", String::as_str);
         Self {
             cell_time: timestamp(value("keyspan.cell_time")),
@@ -216,17 +272,17 @@ impl Read {
 impl Settings {
     /// The settings of a new session.
     pub fn new(identity: &Identity) -> Self {
-        let mut values: BTreeMap<&'static str, String> =
-            KNOWN.iter().map(|(name, value, ..)| (*name, (*value).to_owned())).collect();
-        values.insert("session_authorization", identity.role.clone());
-        values.insert("is_superuser", if identity.operator { "on" } else { "off" }.to_owned());
+        let mut values: Values =
+            KNOWN.iter().map(|(name, value, ..)| (Cow::Borrowed(*name), (*value).to_owned())).collect();
+        values.insert("session_authorization".into(), identity.role.clone());
+        values.insert("is_superuser".into(), if identity.operator { "on" } else { "off" }.to_owned());
         let operator = identity.operator;
         let read = Read::of(&values, operator);
         Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false, operator, read }
     }
 
     /// Takes other values.
-    fn replace(&mut self, change: impl FnOnce(&mut BTreeMap<&'static str, String>)) {
+    fn replace(&mut self, change: impl FnOnce(&mut Values)) {
         change(&mut self.values);
         self.read = Read::of(&self.values, self.operator);
         self.is_reported = false;
@@ -235,17 +291,28 @@ impl Settings {
     /// Sets a setting; `None` resets it.
     ///
     /// # Errors
-    /// 42704 for an unknown one, 55P02 for a read-only one, 22023 for a value that it cannot have.
+    /// 42704 for an unknown one, 55P02 for a read-only one, 42501 for one that only operators set, 22023 for a value that
+    /// it cannot have, 54000 for more than [`CUSTOM_MAX`] of the client's own.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
-        let name = name.to_lowercase();
-        let (known, _, takes, ..) = find(&name)?;
-        let value = match value {
-            Some(value) => takes.read(known, value)?,
-            None if matches!(takes, Takes::Nothing) => return Err(fixed(known)),
-            None => self.initial[known].clone(),
-        };
-        self.replace(|values| {
-            values.insert(*known, value);
+        let found = find(name)?;
+        let role = self.value("session_authorization");
+        let value = found.read(value, (self.operator, Some(role)))?;
+        let name = found.name();
+        if let (Found::Custom(_), Some(_)) = (&found, &value)
+            && !self.values.contains_key(&name)
+            && self.values.keys().filter(|name| matches!(name, Cow::Owned(_))).count() >= CUSTOM_MAX
+        {
+            let message = format!("a session has at most {CUSTOM_MAX} parameters of its own");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        let value = value.or_else(|| self.initial.get(&name).cloned());
+        self.replace(|values| match value {
+            Some(value) => {
+                values.insert(name, value);
+            }
+            None => {
+                values.remove(&name);
+            }
         });
         Ok(())
     }
@@ -254,13 +321,10 @@ impl Settings {
     ///
     /// # Errors
     /// As [`set`](Self::set).
-    pub fn checked(name: &str, value: Option<&str>) -> Result<(&'static str, Option<String>, String)> {
-        let (known, start, takes, ..) = find(name)?;
-        match value {
-            Some(value) => takes.read(known, value).map(|value| (*known, Some(value.clone()), value)),
-            None if matches!(takes, Takes::Nothing) => Err(fixed(known)),
-            None => Ok((known, None, (*start).to_owned())),
-        }
+    pub fn checked(name: &str, value: Option<&str>) -> Result<(Cow<'static, str>, Option<String>, String)> {
+        let found = find(name)?;
+        let value = found.read(value, (true, None))?;
+        Ok((found.name(), value.clone(), value.unwrap_or_else(|| found.start())))
     }
 
     /// Resets all settings that can be set.
@@ -275,7 +339,7 @@ impl Settings {
     }
 
     /// What RESET goes back to.
-    pub fn initial(&self) -> &BTreeMap<&'static str, String> {
+    pub fn initial(&self) -> &Values {
         &self.initial
     }
 
@@ -283,9 +347,13 @@ impl Settings {
     ///
     /// # Errors
     /// 42704.
-    pub fn get(&self, name: &str) -> Result<&str> {
-        let (known, ..) = find(name)?;
-        Ok(&self.values[known])
+    pub fn get(&self, name: &str) -> Result<String> {
+        let found = find(name)?;
+        match (self.values.get(&found.name()), found) {
+            (Some(value), _) => Ok(value.clone()),
+            (None, Found::Custom(name)) => Err(unknown(&name)),
+            (None, found) => Ok(found.start()),
+        }
     }
 
     /// The value of a setting that is known to be there.
@@ -293,15 +361,23 @@ impl Settings {
         self.values.get(name).map_or("", String::as_str)
     }
 
-    /// All settings by name.
+    /// Settings by name: without those of PostgreSQL that mean nothing here and were not set.
     pub fn all(&self) -> BTreeMap<String, String> {
-        self.values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+        self.values.iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
+    }
+
+    /// The value of a setting that is not among [`all`](Self::all): of a parameter of PostgreSQL the one at start.
+    pub fn at_start(name: &str) -> Option<String> {
+        postgres::find(name).map(Parameter::shown_start)
     }
 
     /// How a setting is written, and what it is.
-    pub fn describe(name: &str) -> Option<(&'static str, &'static str)> {
-        let (known, _, _, shown, text) = find(name).ok()?;
-        Some((shown.unwrap_or(known), text))
+    pub fn describe(name: &str) -> Option<(Cow<'static, str>, &'static str)> {
+        Some(match find(name).ok()? {
+            Found::Known((known, _, _, shown, text)) => (Cow::Borrowed(shown.unwrap_or(known)), *text),
+            Found::Postgres(parameter) => (Cow::Borrowed(parameter.name), postgres::ABOUT),
+            Found::Custom(name) => (Cow::Owned(name), "The client's own."),
+        })
     }
 
     /// Takes the values of `other`, but not what was reported to the client.
@@ -316,7 +392,7 @@ impl Settings {
             return changed;
         }
         for (name, _, _, shown, _) in KNOWN {
-            let (Some(shown), value) = (shown, &self.values[name]) else { continue };
+            let (Some(shown), value) = (shown, &self.values[*name]) else { continue };
             if self.reported.get(name) != Some(value) {
                 self.reported.insert(name, value.clone());
                 changed.push(((*shown).to_owned(), value.clone()));
@@ -377,12 +453,39 @@ fn timeout(value: &str) -> Option<Duration> {
     u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
-fn find(name: &str) -> Result<&'static Setting> {
+/// # Errors
+/// 42704; 42602 for a client's own whose name is none.
+fn find(name: &str) -> Result<Found> {
     let lower = name.to_lowercase();
-    KNOWN.iter().find(|(known, ..)| *known == lower).ok_or_else(|| {
-        let message = format!("unrecognized configuration parameter \"{name}\"");
-        SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-    })
+    if let Some(known) = KNOWN.iter().find(|(known, ..)| *known == lower) {
+        return Ok(Found::Known(known));
+    }
+    if let Some(parameter) = postgres::find(&lower) {
+        return Ok(Found::Postgres(parameter));
+    }
+    let is_word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+            && letters.all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '$'))
+    };
+    match lower.split_once('.') {
+        Some((ours, _)) if ours == "keyspan" => Err(unknown(name)),
+        Some(_) if lower.len() <= NAME_BYTES_MAX && lower.split('.').all(is_word) => Ok(Found::Custom(lower)),
+        Some(_) => {
+            let message = format!("invalid configuration parameter name \"{name}\"");
+            let error = SqlError::new(SqlState::INVALID_NAME, message);
+            Err(error.with_detail(format!(
+                "Names of a client's own parameters are words with points between, of at most {NAME_BYTES_MAX} bytes."
+            )))
+        }
+        None => Err(unknown(name)),
+    }
+}
+
+/// 42704
+pub(crate) fn unknown(name: &str) -> SqlError {
+    let message = format!("unrecognized configuration parameter \"{name}\"");
+    SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
 fn fixed(name: &str) -> SqlError {
@@ -398,7 +501,7 @@ impl Takes {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
         };
         match self {
-            Self::Nothing => Err(fixed(name)),
+            Self::Nothing | Self::OwnRole => Err(fixed(name)),
             Self::Text if name == "application_name" => Ok(truncated(value).to_owned()),
             Self::Text if value.len() > TEXT_BYTES_MAX => {
                 let message = format!("the value of parameter \"{name}\" has more than {TEXT_BYTES_MAX} bytes");

@@ -51,14 +51,24 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
         let (isolation, read_only) = transaction_modes(tokens, true)?;
         return Ok(Setting::SetTransaction { isolation, read_only, session: true });
     }
-    if tokens.words("session authorization") || tokens.words("role") {
-        return Err(SqlError::unsupported("changing the role of a session"));
-    }
     if tokens.words("constraints") {
         return Err(SqlError::unsupported("SET CONSTRAINTS"));
     }
-    let local = !tokens.words("session") && tokens.words("local");
+    let authorization = tokens.words("session authorization");
+    let local = !authorization && !tokens.words("session") && tokens.words("local");
+    if authorization || tokens.words("session authorization") {
+        let value = if tokens.words("default") { None } else { Some(role(tokens)?) };
+        return Ok(Setting::Set { name: "session_authorization".to_owned(), value, local });
+    }
+    if tokens.words("role") {
+        return Ok(Setting::Set { name: "role".to_owned(), value: Some(role(tokens)?), local });
+    }
     let name = if tokens.words("time zone") {
+        if tokens.words("interval") {
+            let value = Some(tokens.string()?);
+            tokens.words("hour to minute");
+            return Ok(Setting::Set { name: "timezone".to_owned(), value, local });
+        }
         "timezone".to_owned()
     } else if tokens.words("names") {
         "client_encoding".to_owned()
@@ -93,6 +103,11 @@ fn setting_name(tokens: &mut TokenReader<'_>) -> Result<String> {
         name = format!("{name}.{}", tokens.name()?.to_lowercase());
     }
     Ok(name)
+}
+
+/// The name of a role, as a word or as text.
+fn role(tokens: &mut TokenReader<'_>) -> Result<String> {
+    if matches!(tokens.peek(), Some(Token::Word(_))) { tokens.name() } else { tokens.string() }
 }
 
 /// A schema of `search_path`, in quotes if it needs them.

@@ -36,7 +36,7 @@ fn checked(change: &SettingChange) -> Result<SettingChange> {
     match change {
         SettingChange::Set(name, value) => {
             let (name, value, _) = Settings::checked(name, value.as_deref())?;
-            Ok(SettingChange::Set(name.to_owned(), value))
+            Ok(SettingChange::Set(name.into_owned(), value))
         }
         SettingChange::ResetAll => Ok(SettingChange::ResetAll),
     }

@@ -4,7 +4,7 @@ use crate::{
     execute::Outcome,
     pg::error::{Result, SqlError, SqlState},
     session::Session,
-    settings::Settings,
+    settings::{Settings, postgres, unknown},
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, StringViewArray},
@@ -21,27 +21,30 @@ pub(crate) fn columns(name: Option<&str>) -> Result<SchemaRef> {
     match name {
         None => Ok(texts(&["name", "setting", "description"])),
         Some(name) => {
-            let described = Settings::describe(name).ok_or_else(|| {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-            })?;
-            Ok(texts(&[described.0]))
+            let described = Settings::describe(name).ok_or_else(|| unknown(name))?;
+            Ok(texts(&[&described.0]))
         }
     }
 }
 
 /// The rows of `SHOW`.
 pub(crate) fn show(session: &Session, name: Option<&str>) -> Result<Outcome> {
-    let settings = session.settings();
-    let value = |name: &str| settings.get(&name.to_lowercase()).cloned().unwrap_or_default();
+    let mut settings = session.settings();
     let rows = match name {
-        Some(name) => vec![vec![value(name)]],
+        Some(name) => {
+            let lower = name.to_lowercase();
+            let value = settings.remove(&lower).or_else(|| Settings::at_start(&lower));
+            vec![vec![value.ok_or_else(|| unknown(name))?]]
+        }
         None => {
-            let describe = |name: &String| {
-                let (shown, text) = Settings::describe(name).unwrap_or_default();
-                vec![shown.to_owned(), value(name), text.to_owned()]
+            for parameter in postgres::all() {
+                settings.entry(parameter.name.to_owned()).or_insert_with(|| parameter.shown_start());
+            }
+            let describe = |(name, value): (String, String)| {
+                let (shown, text) = Settings::describe(&name).unwrap_or_default();
+                vec![shown.into_owned(), value, text.to_owned()]
             };
-            settings.keys().map(describe).collect()
+            settings.into_iter().map(describe).collect()
         }
     };
     text_rows("SHOW", columns(name)?, &rows)

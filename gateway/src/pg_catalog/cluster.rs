@@ -10,6 +10,10 @@ use super::{
     rights,
 };
 use crate::pg_catalog::columns::row;
+use crate::settings::{
+    Settings,
+    postgres::{self, Parameter},
+};
 use crate::{
     activity::Activity,
     context::{
@@ -145,14 +149,27 @@ pub fn tablespaces(statement: &StatementContext) -> Vec<Row> {
 
 /// The rows of `pg_settings`.
 pub fn settings(statement: &StatementContext) -> Vec<Row> {
-    let one = |(name, value): (&String, &String)| {
+    let set = |name: &str| statement.settings.get(name).cloned();
+    let own = |(name, value): (&String, &String)| {
         row! {
-            "name" => name.clone(), "setting" => value.clone(), "category" => "Keyspan", "short_desc" => "",
-            "context" => "user", "vartype" => "string", "source" => "session", "boot_val" => value.clone(),
-            "reset_val" => value.clone(),
+            "name" => name.clone(), "setting" => value.clone(), "category" => "Keyspan",
+            "short_desc" => Settings::describe(name).map_or("", |(_, text)| text), "context" => "user",
+            "vartype" => "string", "source" => "session", "boot_val" => value.clone(), "reset_val" => value.clone(),
         }
     };
-    statement.settings.iter().map(one).collect()
+    let of_postgres = |parameter: &'static Parameter| {
+        let (value, start) = (set(parameter.name), parameter.shown_start());
+        let optional = |text: &'static str| if text.is_empty() { Cell::Null } else { text.into() };
+        row! {
+            "name" => parameter.name, "setting" => parameter.in_unit(value.as_ref().unwrap_or(&start)),
+            "unit" => optional(parameter.unit), "category" => "PostgreSQL", "short_desc" => postgres::ABOUT,
+            "context" => parameter.context, "vartype" => parameter.kind,
+            "source" => if value.is_some() { "session" } else { "default" }, "min_val" => optional(parameter.from),
+            "max_val" => optional(parameter.to), "boot_val" => parameter.start, "reset_val" => parameter.start,
+        }
+    };
+    let others = statement.settings.iter().filter(|(name, _)| Settings::at_start(name).is_none());
+    others.map(own).chain(postgres::all().map(of_postgres)).collect()
 }
 
 /// The rows of `pg_stat_database`. Columns that Keyspan does not count are NULL.

@@ -11,6 +11,7 @@ use crate::{
         names::Schema,
         version::{SERVER_VERSION, SERVER_VERSION_NUM, VERSION},
     },
+    settings::Settings,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
@@ -158,7 +159,10 @@ fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<S
         "server_version" => Some(SERVER_VERSION.to_owned()),
         "server_version_num" => Some(SERVER_VERSION_NUM.to_owned()),
         "server_encoding" => Some("UTF8".to_owned()),
-        lower => statement.pending_settings.get(lower).or_else(|| statement.settings.get(lower).cloned()),
+        lower => {
+            let set = statement.pending_settings.get(lower).or_else(|| statement.settings.get(lower).cloned());
+            set.or_else(|| Settings::at_start(lower))
+        }
     };
     let missing_ok = values.get(1).and_then(bool_of) == Some(true);
     match found {

@@ -378,7 +378,7 @@ async fn what_tools_ask_first() {
             "SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND n.nspname = 'public'",
             "SELECT conname, pg_get_constraintdef(oid), conkey FROM pg_constraint WHERE conrelid = 16400 AND contype = 'p'",
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) WHERE i.indrelid = 'flights'::regclass AND i.indisprimary ORDER BY a.attnum",
-            "SELECT name, setting FROM pg_settings",
+            "SELECT name, setting FROM pg_settings WHERE category = 'Keyspan'",
             "SELECT count(*) FROM pg_locks",
             "SELECT * FROM pg_range",
             "SELECT tablename, hasindexes FROM pg_tables",
@@ -417,7 +417,7 @@ async fn what_tools_ask_first() {
             origin
             dest
             at
-            > SELECT name, setting FROM pg_settings
+            > SELECT name, setting FROM pg_settings WHERE category = 'Keyspan'
             name:text | setting:text
             search_path | "$user", public
             > SELECT count(*) FROM pg_locks

@@ -4,20 +4,20 @@
 //! its next statement, and before it tells the client of settings. What a statement that fails has asked for is
 //! forgotten. There is one place for each setting and each of both durations.
 
-use super::Settings;
+use super::{Settings, Values};
 use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::Result;
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// What is wanted, by name and by whether it holds until the transaction's end only; `None` for the value at start.
-type Values = BTreeMap<(&'static str, bool), Option<String>>;
+type Wanted = BTreeMap<(Cow<'static, str>, bool), Option<String>>;
 
 /// Settings that are wanted.
 #[derive(Debug, Default)]
 pub struct PendingSettings {
-    values: Mutex<Values>,
+    values: Mutex<Wanted>,
     /// What RESET goes back to.
-    initial: Mutex<BTreeMap<&'static str, String>>,
+    initial: Mutex<Values>,
 }
 
 impl PendingSettings {
@@ -27,7 +27,7 @@ impl PendingSettings {
     /// Those of [`Settings::set`].
     pub fn ask(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
         let (known, value, normal) = Settings::checked(name, value)?;
-        let reset = if value.is_none() { self.initial().get(known).cloned() } else { None };
+        let reset = if value.is_none() { self.initial().get(&known).cloned() } else { None };
         self.lock().insert((known, local), value);
         Ok(reset.unwrap_or(normal))
     }
@@ -40,7 +40,7 @@ impl PendingSettings {
     }
 
     /// Takes all of it, what holds longer first.
-    pub(crate) fn take(&self) -> Vec<(&'static str, bool, Option<String>)> {
+    pub(crate) fn take(&self) -> Vec<(Cow<'static, str>, bool, Option<String>)> {
         let mut taken: Vec<_> =
             std::mem::take(&mut *self.lock()).into_iter().map(|((name, local), value)| (name, local, value)).collect();
         taken.sort_by_key(|(_, local, _)| *local);
@@ -53,15 +53,15 @@ impl PendingSettings {
     }
 
     /// Remembers what RESET goes back to.
-    pub(crate) fn started(&self, settings: BTreeMap<&'static str, String>) {
+    pub(crate) fn started(&self, settings: Values) {
         *self.initial() = settings;
     }
 
-    fn initial(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
+    fn initial(&self) -> MutexGuard<'_, Values> {
         self.initial.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Values> {
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
         self.values.lock()
     }
 }
