@@ -100,6 +100,14 @@ pub enum Error {
     /// A validated row changed after the pin at which it was read.
     #[error("a row changed since it was read")]
     Conflict,
+    /// A write to a column whose earlier cells are being erased.
+    #[error("column {qualifier:?} of family {family:?} is being erased")]
+    ErasedColumn {
+        /// The family's name.
+        family: String,
+        /// The column, escaped.
+        qualifier: String,
+    },
     /// A pin was held for longer than the store keeps the state that it names.
     #[error("snapshot too old: it was taken {age_seconds} s ago, and the store keeps one for {age_seconds_max} s")]
     PinExpired {
@@ -169,7 +177,7 @@ impl Error {
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
             Self::TableExists(_) | Self::FamilyExists { .. } | Self::RowExists { .. } => ErrorKind::AlreadyExists,
-            Self::Conflict => ErrorKind::Conflict,
+            Self::Conflict | Self::ErasedColumn { .. } => ErrorKind::Conflict,
             Self::PinExpired { .. } => ErrorKind::PinExpired,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
