@@ -85,6 +85,7 @@ mod tests {
 
     fn certificate(purged_micros: Option<i64>) -> Vec<Arc<DropCertificate>> {
         vec![Arc::new(DropCertificate {
+            contents: keyspan_catalog::Contents::default(),
             oid: 7,
             tenant: TenantId::new("alto").unwrap(),
             dropped_by: "keyspan".to_owned(),

@@ -5,8 +5,11 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Reads the wall time.
@@ -14,10 +17,15 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Microseconds since 1970-01-01 UTC.
     fn now_micros(&self) -> i64;
 
-    /// Microseconds since some moment, by a clock that no one sets and that counts while the machine sleeps. A clock
+    /// Microseconds since some moment, by a clock that no one sets; it may stand still while the machine sleeps. A clock
     /// that has no other gives the wall time: it is trusted whatever it says.
     fn elapsed_micros(&self) -> i64 {
         self.now_micros()
+    }
+
+    /// Microseconds that the machine has slept since some moment, as far as the system tells. May read a file.
+    fn slept_micros(&self) -> i64 {
+        0
     }
 }
 
@@ -33,9 +41,31 @@ impl Clock for SystemClock {
     }
 
     fn elapsed_micros(&self) -> i64 {
-        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        since.tv_sec.saturating_mul(1_000_000).saturating_add(since.tv_nsec / 1_000)
+        elapsed_since(&start().0)
     }
+
+    fn slept_micros(&self) -> i64 {
+        let (started, up_then) = start();
+        let up = uptime_micros().zip(*up_then).map(|(now, then)| now - then);
+        up.map_or(0, |up| (up - elapsed_since(started)).max(0))
+    }
+}
+
+/// When the process first asked, and for how long the machine had been up then, its sleep included.
+fn start() -> &'static (Instant, Option<i64>) {
+    static START: OnceLock<(Instant, Option<i64>)> = OnceLock::new();
+    START.get_or_init(|| (Instant::now(), uptime_micros()))
+}
+
+fn elapsed_since(start: &Instant) -> i64 {
+    i64::try_from(start.elapsed().as_micros()).unwrap_or(i64::MAX)
+}
+
+/// How long the machine has been up, in microseconds: Linux counts sleep. `None` elsewhere.
+fn uptime_micros() -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some((seconds * 1e6) as i64)
 }
 
 /// A clock for tests, which moves only when it is set.
@@ -73,6 +103,10 @@ impl<C: Clock> Clock for std::sync::Arc<C> {
     fn elapsed_micros(&self) -> i64 {
         self.as_ref().elapsed_micros()
     }
+
+    fn slept_micros(&self) -> i64 {
+        self.as_ref().slept_micros()
+    }
 }
 
 /// A clock for tests, whose wall time can be wrong: what has passed is that of another clock.
@@ -83,6 +117,8 @@ pub struct WrongClock {
     pub true_time: ManualClock,
     /// How far the wall time is ahead of that, in microseconds.
     pub ahead: ManualClock,
+    /// How long the machine has slept, in microseconds.
+    pub slept: ManualClock,
 }
 
 #[cfg(feature = "testing")]
@@ -93,6 +129,10 @@ impl Clock for WrongClock {
 
     fn elapsed_micros(&self) -> i64 {
         self.true_time.now_micros()
+    }
+
+    fn slept_micros(&self) -> i64 {
+        self.slept.now_micros()
     }
 }
 
@@ -112,7 +152,7 @@ pub const CLOCK_GAP_MAX_MICROS: i64 = 30 * 86_400_000_000;
 ///
 /// A stamp moves this clock for good, and rules by age judge by it. So a wall clock that is years ahead for a moment
 /// would condemn every row with an age, for ever. The clock therefore compares the wall time with a *reckoning*: the
-/// last wall time that it trusted, plus what has passed since by a clock that no one sets. A wall time beyond the
+/// last wall time that it trusted, plus what has passed since by a clock that no one sets and what the machine slept. A wall time beyond the
 /// reckoning by more than [`CLOCK_JUMP_MAX_MICROS`] is *held*: stamps and rules go on by the reckoning, until the wall
 /// time is within the bound again, or [`confirm`](Self::confirm) says that it is right.
 ///
@@ -129,6 +169,8 @@ pub struct HybridClock {
     last: AtomicI64,
     /// The greatest trusted wall time minus the elapsed time at that moment: with the elapsed time, the reckoning.
     offset: AtomicI64,
+    /// How long the machine had slept at that moment.
+    slept: AtomicI64,
     /// How far the wall time may be beyond the reckoning: [`CLOCK_GAP_MAX_MICROS`] until the first trusted wall time.
     bound: AtomicI64,
     is_held: AtomicBool,
@@ -154,6 +196,7 @@ impl HybridClock {
             wall,
             last: AtomicI64::new(last_micros),
             offset: AtomicI64::new(offset),
+            slept: AtomicI64::new(0),
             bound: AtomicI64::new(if is_new { i64::MAX } else { CLOCK_GAP_MAX_MICROS }),
             is_held: AtomicBool::new(false),
         }
@@ -176,6 +219,7 @@ impl HybridClock {
     /// Trusts the wall time as it is now, however far it is ahead. For operators who have looked at it.
     pub fn confirm(&self) -> ClockInfo {
         let (wall, elapsed) = (self.wall.now_micros(), self.wall.elapsed_micros());
+        self.slept.fetch_max(self.wall.slept_micros(), Ordering::SeqCst);
         self.trust(wall, elapsed);
         self.info()
     }
@@ -201,12 +245,20 @@ impl HybridClock {
             }
             return wall;
         }
+        // The machine may have slept: the system knows for how long.
+        let slept = self.wall.slept_micros();
+        let since = slept.saturating_sub(self.slept.load(Ordering::SeqCst));
+        if wall <= base.saturating_add(since).saturating_add(CLOCK_JUMP_MAX_MICROS) {
+            self.slept.fetch_max(slept, Ordering::SeqCst);
+            self.trust(wall, elapsed);
+            return wall;
+        }
         if !self.is_held.swap(true, Ordering::SeqCst) {
             let ahead_seconds = wall.saturating_sub(base) / 1_000_000;
             tracing::error!(
                 ahead_seconds,
                 "the wall clock is further ahead than time has passed: the store goes on by its own reckoning until \
-                 the wall clock is right, or an operator confirms it with SELECT keyspan.confirm_clock()"
+                 the wall clock is right, or an operator confirms it with ALTER SYSTEM CONFIRM CLOCK"
             );
         }
         reckoning
@@ -291,6 +343,17 @@ mod tests {
         assert_eq!((clock.now(), clock.info().is_held), (1_000 * DAY, true));
         wall.true_time.advance(HOUR);
         assert_eq!(clock.stamp(), 1_000 * DAY + HOUR);
+    }
+
+    #[test]
+    fn a_machine_that_slept_is_believed_once() {
+        let (wall, clock) = wrong(0, 1_000 * DAY);
+        clock.stamp();
+        wall.ahead.set(3 * DAY);
+        wall.slept.set(3 * DAY);
+        assert_eq!((clock.now(), clock.info().is_held), (1_003 * DAY, false));
+        wall.ahead.set(6 * DAY);
+        assert_eq!((clock.now(), clock.info().is_held), (1_003 * DAY, true));
     }
 
     #[test]

@@ -128,9 +128,9 @@ pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, HistorySize, Inspection, KeyRange, Layouts, Load, LoadColumn,
-    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
-    SystemClock, TableName, TableSchema, Write,
+    CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, HistorySize, Inspection, KeyRange,
+    Layouts, Load, LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation,
+    RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::Atomicity,

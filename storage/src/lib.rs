@@ -60,11 +60,11 @@ pub use inspect::{Inspection, PurgeReport};
 pub use layout::{Accepts, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts};
 pub use load::{Load, LoadColumn, NewRows};
 pub use model::{
-    Aggregate, Cell, ErasedColumns, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName, TableSchema,
-    TimestampRange,
+    Aggregate, Cell, ErasedColumns, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName,
+    TableSchema, TimestampRange,
 };
 pub use scan::{Columns, Scan, ScanMetrics};
 pub use store::{
-    Atomicity, CheckAndMutate, Commit, FamilyChange, HistorySize, Pin, ReadModifyWrite, RowMutation, RowSample, RowStream, Store,
-    StoreExt, Validation, Write,
+    Atomicity, CheckAndMutate, Commit, FamilyChange, HistorySize, Pin, ReadModifyWrite, RowMutation, RowSample,
+    RowStream, Store, StoreExt, Validation, Write,
 };

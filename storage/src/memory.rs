@@ -9,9 +9,9 @@ mod state;
 
 use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, HistorySize, KeyRange, Load, LoadColumn, Mutation, Pin,
-    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName,
-    TableSchema, Write,
+    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, HistorySize, KeyRange, Load, LoadColumn,
+    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
+    TableName, TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,

@@ -5,8 +5,8 @@
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if one of them changed since.
 
 use crate::{
-    Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn, Mutation,
-    PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
+    Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn,
+    Mutation, PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
