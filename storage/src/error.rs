@@ -18,6 +18,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// A row that the request had read was changed since: read again and retry.
     Conflict,
+    /// The column's earlier cells are being erased: try again later.
+    Erasing,
     /// The pinned state is older than the store keeps states: read again with a new pin.
     PinExpired,
     /// There is no space for the write; reads work, and writes work again once there is space.
@@ -177,7 +179,8 @@ impl Error {
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
             Self::TableExists(_) | Self::FamilyExists { .. } | Self::RowExists { .. } => ErrorKind::AlreadyExists,
-            Self::Conflict | Self::ErasedColumn { .. } => ErrorKind::Conflict,
+            Self::Conflict => ErrorKind::Conflict,
+            Self::ErasedColumn { .. } => ErrorKind::Erasing,
             Self::PinExpired { .. } => ErrorKind::PinExpired,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Corrupt { .. } => ErrorKind::Corrupt,

@@ -19,7 +19,7 @@ const RULE_BYTES_MAX: usize = 4 << 10;
 /// Parses the rule of a family.
 ///
 /// # Errors
-/// [`Invalid`](ErrorKind::Invalid) with the place in the text, for what is no rule, and for one that is nonsense.
+/// [`InvalidOption`](ErrorKind::InvalidOption) with the place in the text, for what is no rule, and for one that is nonsense.
 pub(super) fn parse(option: &str, text: &str) -> Result<GcRule> {
     if text.trim().eq_ignore_ascii_case("none") {
         return Ok(GcRule::KeepAll);
@@ -210,7 +210,7 @@ impl Parser<'_> {
 
     fn wrong(&self, detail: String) -> Error {
         let message = format!("invalid value for parameter \"{}\": \"{}\"", self.option, self.text);
-        Error::new(ErrorKind::Invalid, message)
+        Error::new(ErrorKind::InvalidOption, message)
             .with_detail(detail)
             .with_hint("A rule is like 'versions > 3 OR (age > 7 days AND versions > 1)', or none.")
     }
@@ -229,7 +229,7 @@ mod tests {
     fn check(text: &str, want: &str) {
         let got = match parse("m.gc", text) {
             Ok(rule) => display(&rule),
-            Err(error) => format!("error: {}", error.detail().unwrap_or_default()),
+            Err(error) => format!("error: {}", error.detail.unwrap_or_default()),
         };
         assert_eq!(got, want, "{text}");
     }

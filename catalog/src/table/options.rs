@@ -151,7 +151,7 @@ impl FamilyOptions {
         if let Some(rule) = &self.gc {
             if is_short {
                 let message = format!("parameter \"{name}.gc\" is given with max_versions or max_age");
-                return Err(Error::new(ErrorKind::Invalid, message).with_hint("Say all of it in one rule."));
+                return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("Say all of it in one rule."));
             }
             if aggregate.is_some() && has_age(rule) {
                 return Err(aged_aggregate(name));
@@ -163,7 +163,7 @@ impl FamilyOptions {
         }
         let Some((versions, age)) = limits_of(old) else {
             let message = format!("max_versions and max_age cannot change the rule of family \"{name}\"");
-            return Err(Error::new(ErrorKind::Invalid, message)
+            return Err(Error::new(ErrorKind::InvalidOption, message)
                 .with_detail(format!("Its rule is '{}'.", gc::display(old)))
                 .with_hint(format!("Give it another: SET ({name}.gc = '…').")));
         };

@@ -14,7 +14,7 @@ use crate::{
 };
 use datafusion::execution::SendableRecordBatchStream;
 use keyspan_catalog::{
-    Edit, ErrorKind, Quotas, Snapshot, SpanSize, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
+    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
 };
 use std::collections::BTreeMap;
 
@@ -126,32 +126,41 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     let tenant = snapshot.tenant(name).ok_or_else(|| no_database(name))?;
     let contents = catalog.tenant_contents(tenant).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
-    let name_of = |oid| snapshot.table_of(Some(&id), oid).map_or_else(String::new, |table| table.name.clone());
-    lines.extend(contents.by_table.iter().map(|of| format!("  {}: {}", name_of(of.oid), sized(&of.size))));
-    let more = contents.tables - contents.by_table.len() as u64;
-    if more > 0 {
-        lines.push(format!("  {more} more tables"));
+    // Those of which there is nothing too, which the certificate leaves out.
+    for table in snapshot.tables_in(Some(&id)) {
+        let held = contents.by_table.iter().find(|of| of.oid == table.id).map(|of| of.size);
+        if contents.by_table.len() as u64 == contents.tables || held.is_some() {
+            lines.push(format!("  {}: {}", table.name, sized(&held.unwrap_or_default())));
+        }
     }
     lines.extend(snapshot.views_in(Some(&id)).map(|view| format!("  {}: a view", view.name)));
+    lines.extend(besides_tables(&contents));
     lines.push(format!("Total: {} tables, {}", contents.tables, sized(&contents.total)));
-    lines.push(format!(
-        "Own: {} tables, {} sequences, {} views; temporary: {} tables, {} rows, {} bytes",
-        contents.private_tables,
-        contents.sequences,
-        contents.views,
-        contents.temporary_tables,
-        contents.temporary_rows,
-        contents.temporary_bytes
-    ));
-    let exports = contents.exports;
-    lines.push(format!("Left: {} exported files, {} bytes", exports.files, exports.bytes));
     explain::lines(&lines)
 }
 
-/// Rows, cells, bytes and history.
+/// What there is beside tables, as far as there is any.
+fn besides_tables(contents: &Contents) -> impl Iterator<Item = String> {
+    let more = contents.tables - contents.by_table.len() as u64;
+    let (temporary, rows, bytes) = (contents.temporary_tables, contents.temporary_rows, contents.temporary_bytes);
+    let Exports { files, bytes: exported } = contents.exports;
+    let lines = [
+        (more > 0, format!("  {more} more tables")),
+        (contents.sequences > 0, format!("  {} sequences", contents.sequences)),
+        (temporary > 0, format!("  {temporary} temporary tables: {rows} rows, {bytes} bytes")),
+        (files > 0, format!("  {files} exported files, {exported} bytes: they are left")),
+    ];
+    lines.into_iter().filter(|(is_any, _)| *is_any).map(|(_, line)| line)
+}
+
+/// Rows, cells and bytes, and history if there is any.
 pub(super) fn sized(size: &SpanSize) -> String {
     let SpanSize { rows, cells, bytes, history_rows, history_bytes } = size;
-    format!("{rows} rows, {cells} cells, {bytes} bytes, history: {history_rows} rows, {history_bytes} bytes")
+    let now = format!("{rows} rows, {cells} cells, {bytes} bytes");
+    match history_rows {
+        0 => now,
+        versions => format!("{now}; history: {versions} rows, {history_bytes} bytes"),
+    }
 }
 
 pub(super) fn no_database(name: &str) -> SqlError {

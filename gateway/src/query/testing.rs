@@ -119,6 +119,7 @@ pub(crate) fn snapshot() -> Snapshot {
             role("bob", 16_393, false, &["aa"]),
         ]
         .into(),
+        erasures: keyspan_catalog::Erasures::new(),
         drops: Vec::new(),
         mock_nonce: None,
     }

@@ -245,3 +245,83 @@ async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
     "#]])
     .await
 }
+
+#[tokio::test]
+async fn rules_are_unions_and_intersections() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int, c int, FAMILY m (b), FAMILY n (c)) WITH (m.gc = 'versions > 3 OR (age > 7 days AND versions > 1)')
+        (0)
+        a> INSERT INTO t VALUES ('x', 1, 1)
+        (1)
+        a> UPDATE t SET b = 2
+        (1)
+        a> UPDATE t SET b = 3
+        (1)
+        a> UPDATE t SET b = 4
+        (1)
+        a> SELECT count(*) FROM cells('t') WHERE family = 'm'
+        3
+        op> EXPLAIN ALTER TABLE t SET (m.gc = 'versions > 1', n.gc = 'age > 1 day')
+        op> ALTER TABLE t SET (m.max_versions = 2)
+        op> ALTER TABLE t SET (m.gc = 'versions > 0')
+        op> ALTER TABLE t SET (m.gc = '')
+        op> ALTER TABLE t SET (m.gc = 'versions > 3 OR size > 5')
+        op> ALTER TABLE t SET (m.gc = 'versions > 3 AND versions > 5')
+        op> ALTER TABLE t SET (m.gc = 'versions > 3', m.max_age = '1 day')
+        op> ALTER TABLE t SET (m.gc = 'versions > 1')
+        (0)
+        a> SELECT value FROM cells('t') WHERE family = 'm'
+        op> ALTER TABLE t SET (m.gc = none)
+        (0)
+        a> SELECT count(*) FROM cells('t') WHERE family = 'm'
+        1
+        a> EXPLAIN ALTER TABLE t SET (m.gc = none)
+        op> EXPLAIN ANALYZE ALTER TABLE t SET (m.gc = none)
+        op> EXPLAIN ALTER TABLE nix SET (m.gc = none)
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn whole_prefixes_are_erased() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (who text, number int, v text, PRIMARY KEY (who, number)) WITH (history = '1 day')
+        (0)
+        a> INSERT INTO t VALUES ('ana', 1, 'x'), ('ana', 2, 'y'), ('anabel', 1, 'z'), ('bo', 1, 'x')
+        (4)
+        s> INSERT INTO t VALUES ('ana', 1, 'other')
+        (1)
+        a> DELETE FROM t WHERE who = 'ana' AND v = 'x' ERASE
+        a> DELETE FROM t WHERE v = 'x' ERASE
+        a> DELETE FROM t WHERE who = 'ana' OR number = 1 ERASE
+        a> DELETE FROM t WHERE who = 'ana' RETURNING v ERASE
+        a> BEGIN
+        (0)
+        a> DELETE FROM t WHERE who = 'ana' ERASE
+        a> ROLLBACK
+        (0)
+        a> DELETE FROM t WHERE who = 'bo' AND number = 1 ERASE
+        a> DELETE FROM t WHERE who = 'nobody' ERASE
+        a> DELETE FROM t WHERE who = 'ana' ERASE
+        a> SELECT * FROM t
+        s> SELECT * FROM t
+        s> SELECT kind, rows FROM keyspan.erasures
+        a> SELECT tenant, number, kind, table_name, what, requested_by, rows, cells, history_rows FROM keyspan.erasures ORDER BY number
+        op> DELETE FROM t WHERE who = 'ana' ERASE
+        op> DELETE FROM t WHERE tenant = 'altostrat' AND who = 'ana' ERASE
+        op> SELECT tenant, number, kind, requested_by, rows FROM keyspan.erasures ORDER BY tenant, number
+        op> CREATE TABLE erase (erase bool PRIMARY KEY)
+        (0)
+        a> DELETE FROM erase WHERE erase
+        (0)
+        a> DELETE FROM erase erase
+        op> CREATE ROLE nell LOGIN PASSWORD 'pass word'
+        (0)
+        a> ALTER SYSTEM CONFIRM CLOCK
+        a> ALTER SYSTEM SET work_mem = 1
+        op> ALTER SYSTEM CONFIRM CLOCK
+        op> SELECT store_time <= wall_time, held FROM keyspan.clock
+        a> SELECT * FROM keyspan.clock
+    "#]])
+    .await
+}
