@@ -15,6 +15,7 @@
 
 mod commit_with_rows;
 mod copy;
+mod erasures;
 mod private;
 mod purges;
 pub(crate) mod rows;
@@ -27,7 +28,7 @@ pub use copy::{Copied, TenantCopy, TenantSource};
 pub use tenants::TenantSize;
 
 use crate::{
-    Edit, Error, ErrorKind, Result, Snapshot, Table,
+    Edit, Error, ErrorKind, Exports, Result, Snapshot, Table, Tenant,
     layouts::NewestLayouts,
     private::{private_schema, private_table},
 };
@@ -35,9 +36,12 @@ use arc_swap::ArcSwap;
 use futures::TryStreamExt;
 use keyspan_storage::{Commit, FamilyChange, Pin, Scan, Store, StoreExt, TableName, TableSchema, Validation, Write};
 use rows::{Loaded, Version};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::sync::Mutex;
 
@@ -57,6 +61,16 @@ pub struct Catalog {
     active_tenants: tenants::ActiveTenants,
     /// Whether an interrupted edit may be unfinished.
     interrupted: AtomicBool,
+    count_exports: OnceLock<CountExports>,
+}
+
+/// Counts the files of exports of a tenant.
+struct CountExports(Box<dyn Fn(&Tenant) -> Exports + Send + Sync>);
+
+impl fmt::Debug for CountExports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CountExports")
+    }
 }
 
 impl Catalog {
@@ -79,7 +93,8 @@ impl Catalog {
         store.set_layouts(Arc::new(NewestLayouts(Arc::clone(&newest))));
         let (editing, active_tenants, interrupted) =
             (Mutex::new(()), tenants::ActiveTenants::default(), AtomicBool::new(true));
-        let catalog = Self { store, newest, editing, active_tenants, interrupted };
+        let count_exports = OnceLock::new();
+        let catalog = Self { store, newest, editing, active_tenants, interrupted, count_exports };
         match catalog.finish(&loaded.pending).await {
             Err(error) if takes_no_writes(&error) => {
                 tracing::warn!(%error, "a change of the catalog that was interrupted could not be finished yet");
@@ -116,6 +131,16 @@ impl Catalog {
         self.erase_spare().await?;
         self.interrupted.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Sets how files of exports are counted, which lie outside of the store; once.
+    pub fn set_exports(&self, count: impl Fn(&Tenant) -> Exports + Send + Sync + 'static) {
+        // A second one would count the same.
+        let _ = self.count_exports.set(CountExports(Box::new(count)));
+    }
+
+    fn exports(&self, tenant: &Tenant) -> Exports {
+        self.count_exports.get().map(|count| (count.0)(tenant)).unwrap_or_default()
     }
 
     /// The store beneath.
@@ -169,6 +194,9 @@ impl Catalog {
                 writes.push(rows::delete(rows::pending_key(&table.physical)));
             }
             Edit::AlterTable(table) => self.make_families(before.tables.get(&table.id), table).await?,
+            Edit::EraseFromTable(change) => {
+                self.make_families(before.tables.get(&change.0.id), &change.0).await?;
+            }
             Edit::ChangePrivate(..) => self.make_private_table().await?,
             Edit::DropTable(id) => {
                 writes.extend(before.tables.get(id).map(|table| rows::put(rows::pending_key(&table.physical), &true)));
@@ -190,6 +218,13 @@ impl Catalog {
         self.newest.store(after.clone());
         match edit {
             Edit::AlterTable(table) => self.match_families(table).await?,
+            Edit::EraseFromTable(change) => self.match_families(&change.0).await?,
+            Edit::StepErasures(..) => {
+                let is_old = |id, table| before.tables.get(id).is_some_and(|old| Arc::ptr_eq(old, table));
+                for table in after.tables.iter().filter(|(id, table)| !is_old(id, table)).map(|(_, table)| table) {
+                    self.match_families(table).await?;
+                }
+            }
             Edit::DropTable(id) => {
                 if let Some(table) = before.tables.get(id)
                     && let Err(error) = self.drop_pending(&table.physical).await
@@ -328,6 +363,10 @@ fn changes(stored: &TableSchema, wanted: &TableSchema) -> Vec<FamilyChange> {
             Some(found) if found.gc != family.gc => changes.push(FamilyChange::SetGc(name.clone(), family.gc.clone())),
             Some(_) => {}
         }
+    }
+    for name in wanted.families.keys().filter(|name| stored.erased_in(name) != wanted.erased_in(name)) {
+        let erased = wanted.erased_in(name).cloned().unwrap_or_default();
+        changes.push(FamilyChange::SetErased(name.clone(), erased));
     }
     let keep_micros = |schema: &TableSchema| schema.history.map(|history| history.keep_micros);
     if keep_micros(stored) != keep_micros(wanted) {

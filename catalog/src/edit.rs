@@ -2,7 +2,8 @@
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
 use crate::{
-    DropCertificate, MockNonce, PrivateEdit, Quotas, Role, RoleName, SettingDefaults, Table, TableId, Tenant, TenantId,
+    DropCertificate, Erasure, MockNonce, PrivateEdit, Quotas, Role, RoleName, SettingDefaults, Table, TableId, Tenant,
+    TenantId, erasure::ErasureStep,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +36,14 @@ pub enum Edit {
     BeginPurge(Vec<u32>, i64),
     /// The purge of these tenants is complete, at a timestamp in microseconds.
     FinishPurge(Vec<u32>, i64),
+    /// A step of the purge of erasures, given by number: of a tenant, or of the operator.
+    StepErasures(Vec<(Option<TenantId>, u64)>, ErasureStep),
     /// A new table.
     CreateTable(Table),
     /// A table with a new definition.
     AlterTable(Table),
+    /// A table with a new definition, which lacks columns or families: their cells are erased.
+    EraseFromTable(Box<(Table, Vec<Erasure>)>),
     /// Drops a table with its rows.
     DropTable(TableId),
     /// Changes of the private relations of a tenant, given by id and OID: all of them or none.

@@ -8,6 +8,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// A name breaks its rules, or a definition contradicts itself.
     Invalid,
+    /// The value of an option is none that it takes.
+    InvalidOption,
     /// A value does not fit its type or its column.
     BadValue,
     /// A number or a time is out of its type's range.

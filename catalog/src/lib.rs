@@ -27,6 +27,7 @@ pub mod edit;
 
 // Objects of a snapshot: definitions and their rules. Pure.
 pub mod comment;
+pub mod erasure;
 pub mod private;
 pub mod rights;
 pub mod role;
@@ -51,6 +52,7 @@ pub mod tenant_store;
 pub use catalog::Catalog;
 pub use comment::Comments;
 pub use edit::Edit;
+pub use erasure::{Erasure, ErasureKind, Erasures};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FamilyId, RoleName, TableId, TenantId};
 pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
@@ -62,7 +64,9 @@ pub use sequence::{Sequence, SequenceOptions, SequenceState};
 pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
-pub use tenant::{DropCertificate, PurgeState, Quotas, Tenant, TenantState};
+pub use tenant::{
+    Contents, DropCertificate, Exports, PurgeState, Quotas, SpanSize, TableContents, TableKind, Tenant, TenantState,
+};
 pub use tenant_copy::Numbers;
 pub use tenant_store::TenantStore;
 pub use value::{SqlType, Value, ValueRef};

@@ -14,7 +14,8 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    Error, ErrorKind, ObjectKind, ObjectRights, Result, Sequence, SqlView, Table, TableId, TenantId,
+    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, Result, Sequence, SqlView, Table, TableId, TenantId,
+    erasure,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
 };
@@ -54,6 +55,8 @@ pub struct Private {
     pub rights: BTreeMap<u32, Arc<ObjectRights>>,
     /// The rights on what a role will make, by the role's OID.
     pub defaults: BTreeMap<u32, Arc<DefaultRights>>,
+    /// What was erased of the tenant's rows.
+    pub erasures: Erasures,
 }
 
 /// One change of a tenant's private relations.
@@ -88,6 +91,8 @@ pub enum PrivateEdit {
     SetOwner(BTreeSet<u32>, u32),
     /// A list of rights changes.
     ChangeList(ListOf, ListChange),
+    /// Rows or cells of the tenant are erased with this edit, or with the commit that it is part of.
+    Erase(Box<Erasure>),
     /// The rights on objects, by their OIDs, and on what roles will make: those of a copy.
     SetRights(BTreeMap<u32, ObjectRights>, BTreeMap<u32, DefaultRights>),
 }
@@ -209,6 +214,7 @@ impl Private {
                 }
             }
             PrivateEdit::ChangeList(of, change) => self.change_list(*of, change)?,
+            PrivateEdit::Erase(erasure) => erasure::add(&mut self.erasures, erasure.as_ref().clone())?,
             PrivateEdit::SetRights(rights, defaults) => {
                 self.rights.extend(rights.iter().map(|(oid, rights)| (*oid, Arc::new(rights.clone()))));
                 self.defaults.extend(defaults.iter().map(|(role, defaults)| (*role, Arc::new(defaults.clone()))));

@@ -2,8 +2,10 @@
 //! [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, MockNonce, Private, PrivateEdit, Quotas, Relation, Result, Role, RoleName,
-    SettingDefaults, SqlView, Table, TableId, Tenant, TenantId, TenantState, sql_view,
+    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, Quotas, Relation,
+    Result, Role, RoleName, SettingDefaults, SqlView, Table, TableId, Tenant, TenantId, TenantState,
+    erasure::{self, ErasureStep},
+    sql_view,
 };
 use std::{
     collections::BTreeMap,
@@ -37,6 +39,8 @@ pub struct Snapshot {
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// The certificates of dropped tenants, oldest first.
     pub drops: Vec<Arc<DropCertificate>>,
+    /// What was erased of shared tables, all tenants' rows.
+    pub erasures: Erasures,
     /// For the salts of roles without a password; `None` in a store that no server of this version has served.
     pub mock_nonce: Option<MockNonce>,
 }
@@ -53,6 +57,7 @@ impl Default for Snapshot {
             temporary: Arc::default(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
+            erasures: Erasures::new(),
             mock_nonce: None,
         }
     }
@@ -83,7 +88,12 @@ impl Snapshot {
             }
             Edit::FinishPurge(oids, at) => next.purge(oids, |drop| drop.purged_micros = Some(*at))?,
             Edit::CreateTable(table) => next.create_table(table)?,
+            Edit::StepErasures(erasures, step) => next.step_erasures(erasures, *step),
             Edit::AlterTable(table) => next.alter_table(table)?,
+            Edit::EraseFromTable(change) => {
+                next.alter_table(&change.0)?;
+                change.1.iter().try_for_each(|erasure| erasure::add(&mut next.erasures, erasure.clone()))?;
+            }
             Edit::DropTable(id) => {
                 next.tables.remove(id).ok_or_else(|| no_table(*id))?;
                 next.forget_rights(id.0);
@@ -194,6 +204,37 @@ impl Snapshot {
             step(Arc::make_mut(found.ok_or_else(|| Error::new(ErrorKind::Invalid, message()))?));
         }
         Ok(())
+    }
+
+    /// Takes a step of the purge of erasures. Columns whose cells are gone are hidden no longer.
+    fn step_erasures(&mut self, erasures: &[(Option<TenantId>, u64)], step: ErasureStep) {
+        for (tenant, number) in erasures {
+            let shown = match tenant {
+                None => erasure::step(&mut self.erasures, *number, step),
+                Some(tenant) => {
+                    let Some(private) = self.private.get_mut(tenant) else { continue };
+                    erasure::step(&mut Arc::make_mut(private).erasures, *number, step)
+                }
+            };
+            if let Some((id, columns)) = shown
+                && let Some(table) = self.tables.get_mut(&id)
+                && columns.iter().any(|column| table.erasing.contains(column))
+            {
+                Arc::make_mut(table).erasing.retain(|column| !columns.contains(column));
+            }
+        }
+    }
+
+    /// The erasures whose bytes may still be there, each with its tenant, if it is one's, and its number; oldest first.
+    pub fn pending_erasures(&self) -> Vec<(Option<TenantId>, u64, Arc<Erasure>)> {
+        let of = |tenant: Option<&TenantId>, erasures: &Erasures| {
+            let pending = erasures.iter().filter(|(_, erasure)| erasure.is_pending());
+            pending.map(|(number, erasure)| (tenant.cloned(), *number, erasure.clone())).collect::<Vec<_>>()
+        };
+        let own = self.private.iter().flat_map(|(tenant, private)| of(Some(tenant), &private.erasures));
+        let mut pending: Vec<_> = of(None, &self.erasures).into_iter().chain(own).collect();
+        pending.sort_by_key(|(_, _, erasure)| erasure.requested_micros);
+        pending
     }
 
     fn create_table(&mut self, table: &Table) -> Result<()> {

@@ -7,6 +7,7 @@
 mod alter;
 mod defaults;
 mod define;
+mod gc;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
 use crate::{Comments, Encoding, FamilyId, KeySchema, SqlType, TableId};
-use keyspan_storage::{Aggregate, Family, FamilyName, GcRule, History, TableName, TableSchema};
+use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
 /// The hidden family whose one cell marks that a row exists, since a row may consist of NULLs only.
@@ -149,6 +150,9 @@ pub struct Table {
     /// Qualifiers of dropped columns, with their families: not to be reused.
     #[serde(default)]
     pub retired: Vec<(FamilyName, String)>,
+    /// Those of them whose cells are hidden and wait for their purge ([`Erasure`](crate::Erasure)).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub erasing: Vec<(FamilyName, String)>,
     /// The comments.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
@@ -194,7 +198,11 @@ impl Table {
             .iter()
             .map(|family| (family.name.clone(), Family { gc: family.gc.clone(), aggregate: family.aggregate }));
         let history = self.history_micros.map(|keep_micros| History { keep_micros, since_micros: 0 });
-        TableSchema { families: declared.chain([marker]).collect(), history }
+        let mut erased = ErasedColumns::new();
+        for (family, qualifier) in &self.erasing {
+            erased.entry(family.clone()).or_default().insert(qualifier.clone().into_bytes());
+        }
+        TableSchema { families: declared.chain([marker]).collect(), history, erased }
     }
 }
 

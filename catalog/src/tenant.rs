@@ -1,6 +1,7 @@
 //! Tenants, and the certificates of dropped ones.
 
-use crate::{SettingDefaults, SqlType, TenantId, Value};
+use crate::{SettingDefaults, SqlType, TableId, TenantId, Value, table::MARKER_FAMILY};
+use keyspan_storage::Row;
 use serde::{Deserialize, Serialize};
 
 /// The byte between a tenant's id and the rest of the row key.
@@ -88,6 +89,131 @@ impl Quotas {
     }
 }
 
+/// The size of a span of a table. The terms are those of docs/operate.md.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanSize {
+    /// Live rows.
+    pub rows: u64,
+    /// Their live cells, every version, without the hidden cell that marks a row.
+    #[serde(default)]
+    pub cells: u64,
+    /// Bytes of their keys, without the tenant's id, and of their live cells.
+    pub bytes: u64,
+    /// Previous versions of rows that history keeps.
+    #[serde(default)]
+    pub history_rows: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub history_bytes: u64,
+}
+
+impl SpanSize {
+    /// Adds a row, as a scan of the span gives it.
+    pub(crate) fn add_row(&mut self, row: &Row) {
+        self.rows += 1;
+        self.cells += row.cells.iter().filter(|cell| cell.family.as_str() != MARKER_FAMILY).count() as u64;
+        self.bytes += row.size() as u64;
+    }
+
+    /// Whether there is neither a row nor history.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0 && self.history_rows == 0
+    }
+}
+
+impl std::ops::Add for SpanSize {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            cells: self.cells + other.cells,
+            bytes: self.bytes + other.bytes,
+            history_rows: self.history_rows + other.history_rows,
+            history_bytes: self.history_bytes + other.history_bytes,
+        }
+    }
+}
+
+impl std::iter::Sum for SpanSize {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), |a, b| a + b)
+    }
+}
+
+/// Whose a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableKind {
+    /// The operator's.
+    Shared,
+    /// The tenant's own.
+    Private,
+}
+
+/// What a tenant has in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableContents {
+    /// The table's OID.
+    pub oid: TableId,
+    /// The name of a shared table. That of a private table is the tenant's, and goes with the tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// Whose it is.
+    pub kind: TableKind,
+    /// Rows, cells, bytes and history.
+    #[serde(flatten)]
+    pub size: SpanSize,
+}
+
+/// Files that `COPY … TO` wrote for a tenant and that are still there. A drop leaves them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exports {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a tenant has: what its drop deletes, and what it leaves. The dry run of a drop shows it, and its certificate
+/// keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contents {
+    /// The tables that hold rows or history of the tenant: its own and shared ones; at most [`CONTENTS_TABLES_MAX`].
+    #[serde(default)]
+    pub by_table: Vec<TableContents>,
+    /// The tenant's own tables, empty ones too.
+    #[serde(default)]
+    pub private_tables: u64,
+    /// The tenant's own sequences.
+    #[serde(default)]
+    pub sequences: u64,
+    /// The tenant's own views.
+    #[serde(default)]
+    pub views: u64,
+    /// Spaces of no table with rows: temporary tables, and rows of tables that were being made or dropped.
+    #[serde(default)]
+    pub temporary_tables: u64,
+    /// Rows of these.
+    #[serde(default)]
+    pub temporary_rows: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub temporary_bytes: u64,
+    /// Files of exports, which stay.
+    #[serde(default)]
+    pub exports: Exports,
+    /// Rows, cells, bytes and history of all tables, those that are not listed too.
+    #[serde(default, flatten)]
+    pub total: SpanSize,
+    /// The number of tables that hold rows or history.
+    #[serde(default)]
+    pub tables: u64,
+}
+
+/// Tables that a certificate lists by name; the totals count all.
+pub const CONTENTS_TABLES_MAX: usize = 1_000;
+
 /// The certificate of a finished drop: a row of `keyspan.drops`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCertificate {
@@ -103,6 +229,9 @@ pub struct DropCertificate {
     pub rows: u64,
     /// Bytes of these rows.
     pub bytes: u64,
+    /// All that the tenant had; empty in the certificate of an earlier version.
+    #[serde(default)]
+    pub contents: Contents,
     /// When the tenant became invisible, in microseconds.
     pub dropped_micros: i64,
     /// When the purge began, in microseconds; `None` before.
@@ -148,7 +277,13 @@ struct CertificateFields<'a> {
     purge: &'static str,
     purge_began_at: Option<String>,
     purged_at: Option<String>,
+    verified_by: Option<&'static str>,
+    contents: &'a Contents,
 }
+
+/// How a purge is verified.
+pub const VERIFICATION: &str = "the store rewrote or removed every file that was begun before the purge and reached \
+                                into what was erased; the manifest and the log name none of them; no reader held one";
 
 /// A time in microseconds as `2026-11-24T15:39:11.5Z`.
 fn rfc3339(micros: i64) -> String {
@@ -179,6 +314,8 @@ impl DropCertificate {
             purge: self.purge_state().name(),
             purge_began_at: self.purging_micros.map(rfc3339),
             purged_at: self.purged_micros.map(rfc3339),
+            verified_by: self.purged_micros.map(|_| VERIFICATION),
+            contents: &self.contents,
         };
         let mut text = serde_json::to_string_pretty(&fields).expect("texts and numbers have a form in JSON");
         text.push('\n');
@@ -205,6 +342,18 @@ mod tests {
             tables: 2,
             rows: 10,
             bytes: 300,
+            contents: Contents {
+                by_table: vec![TableContents {
+                    oid: TableId(16_390),
+                    table: Some("t".to_owned()),
+                    kind: TableKind::Shared,
+                    size: SpanSize { rows: 10, cells: 20, bytes: 300, history_rows: 3, history_bytes: 90 },
+                }],
+                sequences: 1,
+                total: SpanSize { rows: 10, cells: 20, bytes: 300, history_rows: 3, history_bytes: 90 },
+                tables: 1,
+                ..Contents::default()
+            },
             dropped_micros: 1_793_491_200_000_000,
             purging_micros: None,
             purged_micros: None,

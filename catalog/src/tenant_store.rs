@@ -22,13 +22,13 @@ use crate::{
     ids::is_tenant_id,
     private::{private_table, space_span},
     table::DEFAULT_FAMILY,
-    tenant::TENANT_DELIMITER,
+    tenant::{SpanSize, TENANT_DELIMITER},
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
-    Columnar, ColumnarRequest, Commit, FamilyName, Filter, KeyRange, Mutation, Pin, Rest, Row, RowKey, RowMutation,
-    RowSet, RowStream, Scan, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
+    Columnar, ColumnarRequest, Commit, FamilyName, Filter, HistorySize, KeyRange, Mutation, Pin, Rest, Row, RowKey,
+    RowMutation, RowSet, RowStream, Scan, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,15 +68,6 @@ pub struct Writes {
     pub validated: Vec<(Arc<Table>, RowKey)>,
     /// Spaces that the writer has reserved and no table has yet: nobody else reads or writes them.
     pub reserved: BTreeSet<u32>,
-}
-
-/// The size of a span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpanSize {
-    /// Live rows.
-    pub rows: u64,
-    /// Bytes of their keys, without the tenant's id, and of their live cells.
-    pub bytes: u64,
 }
 
 impl TenantStore {
@@ -277,13 +268,48 @@ impl TenantStore {
     /// # Errors
     /// The store's.
     pub async fn size(&self, table: &Table, pin: Option<Pin>) -> Result<SpanSize> {
+        self.size_of(table, Scan { pin, ..Scan::all() }).await
+    }
+
+    /// The size of what a scan of the span in a table returns, without history.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn size_of(&self, table: &Table, scan: Scan) -> Result<SpanSize> {
         let mut size = SpanSize::default();
-        let mut rows = self.scan(table, Scan { pin, ..Scan::all() });
+        let mut rows = self.scan(table, scan);
         while let Some(batch) = rows.try_next().await? {
-            size.rows += batch.len() as u64;
-            size.bytes += batch.iter().map(|row| row.size() as u64).sum::<u64>();
+            batch.iter().for_each(|row| size.add_row(row));
         }
         Ok(size)
+    }
+
+    /// The same, and the size of the history of rows in a range of the span.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn size_with_history(&self, table: &Table, rows: &KeyRange, pin: &Pin) -> Result<SpanSize> {
+        let scan = Scan { pin: Some(pin.clone()), ..Scan::of(RowSet::from(rows.clone())) };
+        let size = self.size_of(table, scan).await?;
+        let history = self.history_size(table, rows, pin).await?;
+        Ok(SpanSize { history_rows: history.versions, history_bytes: history.bytes, ..size })
+    }
+
+    /// The size of the history of rows in a range of the span.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn history_size(&self, table: &Table, rows: &KeyRange, pin: &Pin) -> Result<HistorySize> {
+        if table.history_micros.is_none() {
+            return Ok(HistorySize::default());
+        }
+        let rows = self.range_in_store(table, rows);
+        Ok(self.store.history_size(&table.physical, &rows, Some(pin.clone())).await?)
+    }
+
+    /// A range of the span as the store has it.
+    pub fn range_in_store(&self, table: &Table, rows: &KeyRange) -> KeyRange {
+        self.tenant.as_ref().map_or_else(|| rows.clone(), |tenant| within(&span_of(tenant, table), rows))
     }
 
     /// The key with the span prepended.

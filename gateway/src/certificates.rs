@@ -5,7 +5,7 @@
 //! again after a start.
 
 use crate::lock::Mutex;
-use keyspan_catalog::{DropCertificate, PurgeState};
+use keyspan_catalog::{DropCertificate, Exports, PurgeState, Tenant};
 use std::{
     collections::HashMap,
     fs::{self, DirBuilder, File, OpenOptions},
@@ -55,6 +55,27 @@ impl Certificates {
     }
 }
 
+/// Counts files of exports by tenant: those below `NAME-OID` in the folder that `COPY … TO` writes to.
+pub fn exports_below(folder: PathBuf) -> impl Fn(&Tenant) -> Exports + Send + Sync + 'static {
+    move |tenant| {
+        let mut exports = Exports::default();
+        let mut folders = vec![folder.join(format!("{}-{}", tenant.id, tenant.oid))];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = fs::read_dir(folder) else { continue };
+            for entry in entries.flatten() {
+                match entry.metadata() {
+                    Ok(metadata) if metadata.is_dir() => folders.push(entry.path()),
+                    Ok(metadata) if metadata.is_file() => {
+                        (exports.files, exports.bytes) = (exports.files + 1, exports.bytes + metadata.len());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        exports
+    }
+}
+
 fn write_one(folder: &Path, drop: &DropCertificate) -> io::Result<()> {
     let name = format!("{}-{}.json", drop.tenant, drop.oid);
     let (path, text) = (folder.join(&name), drop.to_json());
@@ -85,6 +106,7 @@ mod tests {
 
     fn certificate(purged_micros: Option<i64>) -> Vec<Arc<DropCertificate>> {
         vec![Arc::new(DropCertificate {
+            contents: keyspan_catalog::Contents::default(),
             oid: 7,
             tenant: TenantId::new("alto").unwrap(),
             dropped_by: "keyspan".to_owned(),

@@ -6,10 +6,13 @@
 //! cannot be part of a transaction. A tenant's own are part of the transaction that they stand in.
 
 mod audit;
+mod clock;
 mod column_defaults;
 mod comment;
 mod database;
 mod database_copy;
+mod dry_run;
+mod erasure;
 mod membership;
 pub(crate) mod private;
 mod quota;
@@ -20,7 +23,9 @@ mod session_defaults;
 pub(crate) mod table;
 mod view;
 
+pub(crate) use clock::confirm_clock;
 pub use database::explain_drop_database;
+pub use dry_run::explain_alter_table;
 pub(crate) use session_defaults::stored;
 
 use crate::{

@@ -6,6 +6,7 @@
 
 pub(crate) mod auto_parameterize;
 mod create_table_as;
+mod erase;
 mod locking;
 mod outcome;
 mod prepared;
@@ -151,7 +152,11 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
         Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
         Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
-        Statement::ExplainDropDatabase(_) => (Vec::new(), Some(explain::schema())),
+        Statement::Erase(_) => {
+            let view = session.view().await?;
+            Box::pin(write::parameters(session, view, &statement, hints)).await?
+        }
+        Statement::ExplainDropDatabase(_) | Statement::ExplainAlterTable(_) => (Vec::new(), Some(explain::schema())),
         Statement::Empty
         | Statement::CopyFrom(_)
         | Statement::Definition(_)
@@ -213,6 +218,14 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             let rows = ddl::explain_drop_database(session, name).await?;
             Ok(Outcome::Rows { tag: "EXPLAIN", rows, needs: Arc::default() })
         }
+        Statement::ExplainAlterTable(alter) => {
+            let rows = Box::pin(ddl::explain_alter_table(session, alter)).await?;
+            Ok(Outcome::Rows { tag: "EXPLAIN", rows, needs: Arc::default() })
+        }
+        Statement::Erase(_) => {
+            check_writable(session, statement)?;
+            Box::pin(erase::erase(session, statement, &parameters)).await.map(Outcome::Done)
+        }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
             write::execute(session, prepared, parameters).await
@@ -264,6 +277,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             session.notify(channel, payload).await?;
             Ok(Outcome::Done("NOTIFY".into()))
         }
+        Statement::Maintenance(Maintenance::ConfirmClock) => ddl::confirm_clock(session).map(Outcome::Done),
         Statement::Maintenance(upkeep) => maintain(session, upkeep),
     }
 }
@@ -322,7 +336,7 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
     let what = match statement {
         Statement::Insert(_) => "INSERT",
         Statement::Update(_) => "UPDATE",
-        Statement::Delete(_) => "DELETE",
+        Statement::Delete(_) | Statement::Erase(_) => "DELETE",
         Statement::Merge(_) => "MERGE",
         Statement::CopyFrom(_) => "COPY FROM",
         Statement::Truncate { .. } => "TRUNCATE TABLE",
@@ -392,6 +406,7 @@ fn maintain(session: &mut Session, upkeep: &Maintenance) -> Result<Outcome> {
         Maintenance::Analyze(tables) => {
             ("ANALYZE", "statistics are read from the store when a query is planned", tables)
         }
+        Maintenance::ConfirmClock => ("ALTER SYSTEM", "", const { &Vec::new() }),
         Maintenance::Schema(name) => {
             let message = format!("schema \"{name}\" already exists, skipping");
             session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));

@@ -1,4 +1,4 @@
-//! The purge of dropped tenants, in the background.
+//! The purge of dropped tenants, and of what was erased of others, in the background.
 //!
 //! `DROP DATABASE` answers when the tenant's rows are dead; [`run`] then makes their bytes go. It looks at the start,
 //! for what a crash left, and after each drop; what fails is tried again after a while. A drop that was interrupted
@@ -83,6 +83,13 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
         (Err(error), Ok(None)) => Err(error),
         (_, purged) => purged,
     };
+    let erased = instance.catalog.purge_erasures(instance.clock.as_ref()).await;
+    warn_of_overdue(instance);
+    let purged = match (purged, erased) {
+        (Ok(None), erased) => erased,
+        (Ok(some), Ok(_)) => Ok(some),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    };
     *instance.purges.lock() = purged.as_ref().err().map(|error| SqlError::from(error).for_operator().message);
     match purged {
         Ok(report) => {
@@ -90,7 +97,7 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
             match report {
                 None => Pause::UntilWoken,
                 Some(report) => {
-                    tracing::info!(?report, "the bytes of dropped databases are gone");
+                    tracing::info!(?report, "the bytes of what was dropped or erased are gone");
                     Pause::None
                 }
             }
@@ -106,6 +113,17 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
             let pause = *wait;
             *wait = (pause * 2).min(RETRY_MAX);
             Pause::AtMost(pause)
+        }
+    }
+}
+
+/// Says which erasures are past their deadline: each time that they are tried.
+fn warn_of_overdue(instance: &Instance) {
+    let now_micros = instance.clock.now_micros();
+    for (tenant, number, erasure) in instance.catalog.snapshot().pending_erasures() {
+        if erasure.deadline_micros < now_micros {
+            let tenant = tenant.map_or_else(String::new, |tenant| tenant.to_string());
+            tracing::error!(tenant, number, table = erasure.table_name, "an erasure is past its deadline");
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{identity::Identity, instance::Instance};
 mod activity;
 mod context;
 mod cursors;
+mod erasure;
 mod listening;
 mod pending_ddl;
 pub(crate) mod plan_cache;

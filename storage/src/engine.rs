@@ -128,9 +128,9 @@ pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, ColumnarScan, Commit, Error, FamilyChange, Inspection, KeyRange, Layouts, Load, LoadColumn,
-    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
-    SystemClock, TableName, TableSchema, Write,
+    CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, HistorySize, Inspection, KeyRange,
+    Layouts, Load, LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation,
+    RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::Atomicity,
@@ -530,6 +530,24 @@ impl Store for Engine {
     async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         self.check_open()?;
         self.purge_ranges(ranges).await
+    }
+
+    async fn purge_cells(&self, tables: &[TableName]) -> Result<PurgeReport> {
+        self.check_open()?;
+        self.purge_cells_of(tables).await
+    }
+
+    async fn history_size(&self, table: &TableName, rows: &KeyRange, pin: Option<Pin>) -> Result<HistorySize> {
+        self.check_open()?;
+        self.size_of_history(table, rows, pin).await
+    }
+
+    fn clock(&self) -> Option<ClockInfo> {
+        Some(self.shared.clock.info())
+    }
+
+    fn confirm_clock(&self) -> Option<ClockInfo> {
+        Some(self.shared.clock.confirm())
     }
 
     fn inspect(&self) -> Option<Inspection> {

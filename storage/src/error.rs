@@ -18,6 +18,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// A row that the request had read was changed since: read again and retry.
     Conflict,
+    /// The column's earlier cells are being erased: try again later.
+    Erasing,
     /// The pinned state is older than the store keeps states: read again with a new pin.
     PinExpired,
     /// There is no space for the write; reads work, and writes work again once there is space.
@@ -100,6 +102,14 @@ pub enum Error {
     /// A validated row changed after the pin at which it was read.
     #[error("a row changed since it was read")]
     Conflict,
+    /// A write to a column whose earlier cells are being erased.
+    #[error("column {qualifier:?} of family {family:?} is being erased")]
+    ErasedColumn {
+        /// The family's name.
+        family: String,
+        /// The column, escaped.
+        qualifier: String,
+    },
     /// A pin was held for longer than the store keeps the state that it names.
     #[error("snapshot too old: it was taken {age_seconds} s ago, and the store keeps one for {age_seconds_max} s")]
     PinExpired {
@@ -170,6 +180,7 @@ impl Error {
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
             Self::TableExists(_) | Self::FamilyExists { .. } | Self::RowExists { .. } => ErrorKind::AlreadyExists,
             Self::Conflict => ErrorKind::Conflict,
+            Self::ErasedColumn { .. } => ErrorKind::Erasing,
             Self::PinExpired { .. } => ErrorKind::PinExpired,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Corrupt { .. } => ErrorKind::Corrupt,

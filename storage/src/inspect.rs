@@ -169,3 +169,14 @@ pub struct PurgeReport {
     /// Bytes rewritten: rows outside the purged ranges in the same files.
     pub bytes_written: u64,
 }
+
+impl PurgeReport {
+    /// The difference of two totals.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            files_deleted: self.files_deleted - before.files_deleted,
+            bytes_deleted: self.bytes_deleted - before.bytes_deleted,
+            bytes_written: self.bytes_written - before.bytes_written,
+        }
+    }
+}

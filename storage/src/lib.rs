@@ -48,7 +48,7 @@ pub mod fs;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, ClockInfo, SystemClock};
 pub use columnar::{
     Columnar, ColumnarRequest, ColumnarScan, MemoryPart, MemoryRows, ParquetPart, PartFile, RequestedColumn, Rest,
     TakeRow,
@@ -60,11 +60,11 @@ pub use inspect::{Inspection, PurgeReport};
 pub use layout::{Accepts, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts};
 pub use load::{Load, LoadColumn, NewRows};
 pub use model::{
-    Aggregate, Cell, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName, TableSchema,
-    TimestampRange,
+    Aggregate, Cell, ErasedColumns, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName,
+    TableSchema, TimestampRange,
 };
 pub use scan::{Columns, Scan, ScanMetrics};
 pub use store::{
-    Atomicity, CheckAndMutate, Commit, FamilyChange, Pin, ReadModifyWrite, RowMutation, RowSample, RowStream, Store,
-    StoreExt, Validation, Write,
+    Atomicity, CheckAndMutate, Commit, FamilyChange, HistorySize, Pin, ReadModifyWrite, RowMutation, RowSample,
+    RowStream, Store, StoreExt, Validation, Write,
 };

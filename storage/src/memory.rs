@@ -9,9 +9,9 @@ mod state;
 
 use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, Commit, Error, FamilyChange, KeyRange, Load, LoadColumn, Mutation, Pin,
-    PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName,
-    TableSchema, Write,
+    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, HistorySize, KeyRange, Load, LoadColumn,
+    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
+    TableName, TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,
@@ -200,6 +200,24 @@ impl Store for MemoryStore {
     /// There are no files; deleted rows that a pin holds go with the pin.
     async fn purge(&self, _ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         self.0.lock().map(|_| PurgeReport::default())
+    }
+
+    /// There are no files.
+    async fn purge_cells(&self, _tables: &[TableName]) -> Result<PurgeReport> {
+        self.0.lock().map(|_| PurgeReport::default())
+    }
+
+    async fn history_size(&self, table: &TableName, rows: &KeyRange, pin: Option<Pin>) -> Result<HistorySize> {
+        let (state, now_micros) = self.0.pinned(pin.as_ref())?;
+        Ok(state.table(table)?.history_size(rows, now_micros))
+    }
+
+    fn clock(&self) -> Option<ClockInfo> {
+        Some(self.0.clock.info())
+    }
+
+    fn confirm_clock(&self) -> Option<ClockInfo> {
+        Some(self.0.clock.confirm())
     }
 
     fn atomicity(&self) -> Atomicity {

@@ -12,7 +12,7 @@ mod schema;
 pub use key::{KeyRange, RowKey, RowSet, prefix_end};
 pub use mutation::{Mutation, TimestampRange};
 pub use name::{FamilyName, TableName};
-pub use schema::{Aggregate, Family, History, TableSchema};
+pub use schema::{Aggregate, ErasedColumns, Family, History, TableSchema};
 
 use bytes::Bytes;
 use std::cmp::Ordering;

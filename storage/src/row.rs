@@ -73,18 +73,22 @@ pub fn fold(schema: &TableSchema, cells: Vec<Cell>, mutations: &[Mutation], now_
 }
 
 /// The cells, in [order](Cell::order), that no rule has condemned at `now_micros`. Cells of families that the table
-/// does not have are left out as well.
+/// does not have, and of erased columns, are left out as well.
 pub fn live(schema: &TableSchema, mut cells: Vec<Cell>, now_micros: i64) -> Vec<Cell> {
     let mut condemned = Vec::new();
-    // The family of the previous cell, and the cell's index in its column.
-    let (mut family, mut index): (Option<&Family>, usize) = (None, 0);
+    // The family of the previous cell, what is erased in it, and the cell's index in its column.
+    let (mut family, mut erased, mut index): (Option<&Family>, _, usize) = (None, None, 0);
     for (at, cell) in cells.iter().enumerate() {
         let before = at.checked_sub(1).map(|at| &cells[at]).filter(|before| before.family == cell.family);
         if before.is_none() {
-            family = schema.families.get(&cell.family);
+            (family, erased) = (schema.families.get(&cell.family), schema.erased_in(&cell.family));
         }
         index = if before.is_some_and(|before| before.qualifier == cell.qualifier) { index + 1 } else { 0 };
-        if family.is_none_or(|family| family.gc.condemns(index, cell.timestamp, now_micros)) {
+        let is_gone = |family: &Family| {
+            erased.is_some_and(|erased| erased.contains(&cell.qualifier[..]))
+                || family.gc.condemns(index, cell.timestamp, now_micros)
+        };
+        if family.is_none_or(is_gone) {
             condemned.push(at);
         }
     }

@@ -5,13 +5,13 @@
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if one of them changed since.
 
 use crate::{
-    Cell, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn, Mutation,
-    PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
+    Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn,
+    Mutation, PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeSet, fmt, sync::Arc};
 
 /// Maximum rows in a batch of a [`RowStream`].
 pub const BATCH_ROWS_MAX: usize = 1_024;
@@ -111,6 +111,8 @@ pub enum FamilyChange {
     SetGc(FamilyName, crate::GcRule),
     /// Removes a family and its cells.
     Drop(FamilyName),
+    /// The columns of a family that are erased: [`TableSchema::erased`]. Their cells are gone from every read at once.
+    SetErased(FamilyName, BTreeSet<Vec<u8>>),
     /// Keeps history for this number of microseconds, or drops it: see [`History`](crate::History).
     SetHistory(Option<i64>),
 }
@@ -149,6 +151,15 @@ pub enum ReadModifyWrite {
         /// The summand.
         by: i64,
     },
+}
+
+/// The versions of rows that a table's history keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HistorySize {
+    /// Versions: one for each change of a row.
+    pub versions: u64,
+    /// Bytes of their keys and cells.
+    pub bytes: u64,
 }
 
 /// A key, and the approximate bytes of the table before it.
@@ -255,6 +266,39 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
         let _ = ranges;
         Err(Error::Unsupported("this store cannot promise that the bytes of deleted rows are gone".into()))
+    }
+
+    /// Removes the bytes of cells that are gone as [erased columns](TableSchema::erased) or with dropped families of
+    /// these tables: when it returns, no file of the store holds such a cell that was gone before the call. It rewrites
+    /// the tables, and waits for pins, or until they expire. Missing tables are ignored. Called again after an error or
+    /// a crash, it begins anew.
+    ///
+    /// # Errors
+    /// As [`purge`](Self::purge).
+    async fn purge_cells(&self, tables: &[TableName]) -> Result<PurgeReport> {
+        let _ = tables;
+        Err(Error::Unsupported("this store cannot promise that the bytes of deleted cells are gone".into()))
+    }
+
+    /// Counts the history of the rows in a range, at a pin or now: the versions that a table keeps. Nothing for a table
+    /// without history.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); errors of the store.
+    async fn history_size(&self, table: &TableName, rows: &KeyRange, pin: Option<Pin>) -> Result<HistorySize> {
+        let _ = (table, rows, pin);
+        Ok(HistorySize::default())
+    }
+
+    /// What the store's clock goes by; `None` for a store without one.
+    fn clock(&self) -> Option<ClockInfo> {
+        None
+    }
+
+    /// Trusts the wall clock as it is now: see [`HybridClock`](crate::clock::HybridClock). `None` for a store without a
+    /// clock.
+    fn confirm_clock(&self) -> Option<ClockInfo> {
+        None
     }
 
     /// The internals of the store, for operators; `None` if it shows none.

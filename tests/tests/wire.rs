@@ -16,6 +16,7 @@ mod wire {
     pub mod copy;
     pub mod damage;
     pub mod definitions;
+    pub mod erasures;
     pub mod files;
     pub mod flood;
     pub mod full_disk;

@@ -13,20 +13,23 @@
 //! private_space#alto#16392   true: a spare space of the tenant
 //! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or the schema, in the tenant's database
 //! private_defaults#alto#16401   a DefaultRights: the rights on what a role makes there
+//! private_erasure#alto#00000000000000000001   an Erasure of the tenant's rows
 //! drop#0000016385     a DropCertificate
+//! erasure#00000000000000000001   an Erasure of shared tables
 //! pending#flights-16390   true: a table of the store that is being created or dropped
 //! ```
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Error, ErrorKind, MockNonce, ObjectRights, Private, Result, Role, Sequence, Snapshot, SqlView,
-    Table, TableId, Tenant, TenantId, rights::DefaultRights,
+    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, Result, Role, Sequence, Snapshot,
+    SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
+    str::FromStr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -104,6 +107,19 @@ fn private_rights_key(tenant: &TenantId, oid: u32) -> RowKey {
     key(format!("private_rights#{tenant}#{oid}"))
 }
 
+/// The key prefixes of all erasures: of the tenants and the operator.
+pub(super) fn erasures() -> [Bytes; 2] {
+    [Bytes::from_static(b"private_erasure#"), Bytes::from_static(b"erasure#")]
+}
+
+fn private_erasure_key(tenant: &TenantId, number: u64) -> RowKey {
+    key(format!("private_erasure#{tenant}#{number:020}"))
+}
+
+fn erasure_key(number: u64) -> RowKey {
+    key(format!("erasure#{number:020}"))
+}
+
 fn private_defaults_key(tenant: &TenantId, role: u32) -> RowKey {
     key(format!("private_defaults#{tenant}#{role}"))
 }
@@ -118,8 +134,15 @@ pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
 
 /// The key prefixes of everything that a tenant has defined.
 pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
-    let kinds =
-        ["private_table", "private_sequence", "private_view", "private_space", "private_rights", "private_defaults"];
+    let kinds = [
+        "private_table",
+        "private_sequence",
+        "private_view",
+        "private_space",
+        "private_rights",
+        "private_defaults",
+        "private_erasure",
+    ];
     kinds.into_iter().map(move |kind| format!("{kind}#{tenant}#").into())
 }
 
@@ -193,6 +216,7 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
     maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
     private(before, after, &mut writes);
+    maps(&before.erasures, &after.erasures, |number| erasure_key(*number), &mut writes);
     let old = |order| before.drops.binary_search_by_key(&order, |certificate| certificate.order()).ok();
     let is_old = |new: &Arc<DropCertificate>| old(new.order()).is_some_and(|at| Arc::ptr_eq(&before.drops[at], new));
     for certificate in after.drops.iter().filter(|certificate| !is_old(certificate)) {
@@ -217,6 +241,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
         maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
         maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
+        maps(&old.erasures, &new.erasures, |number| private_erasure_key(tenant, *number), writes);
         let space = |space: &u32| private_space_key(tenant, *space);
         writes.extend(new.spare.difference(&old.spare).map(|spare| put(space(spare), &true)));
         writes.extend(old.spare.difference(&new.spare).map(|spare| delete(space(spare))));
@@ -265,17 +290,17 @@ impl Loaded {
             }
             ("private_table", of) => {
                 let table: Table = decode(row)?;
-                let private = self.private(row, of)?.0;
+                let private = self.private::<u32>(row, of)?.0;
                 private.tables.insert(table.id, Arc::new(table));
             }
             ("private_sequence", of) => {
                 let sequence: Sequence = decode(row)?;
-                let private = self.private(row, of)?.0;
+                let private = self.private::<u32>(row, of)?.0;
                 private.sequences.insert(sequence.id, Arc::new(sequence));
             }
             ("private_view", of) => {
                 let view: SqlView = decode(row)?;
-                let private = self.private(row, of)?.0;
+                let private = self.private::<u32>(row, of)?.0;
                 private.views.insert(view.id, Arc::new(view));
             }
             ("private_space", of) => {
@@ -292,6 +317,15 @@ impl Loaded {
                 let (private, role) = self.private(row, of)?;
                 private.defaults.insert(role, Arc::new(defaults));
             }
+            ("private_erasure", of) => {
+                let erasure: Erasure = decode(row)?;
+                let (private, number) = self.private::<u64>(row, of)?;
+                private.erasures.insert(number, Arc::new(erasure));
+            }
+            ("erasure", number) => {
+                let number = number.parse().map_err(|_| unknown_row(row))?;
+                snapshot.erasures.insert(number, Arc::new(decode::<Erasure>(row)?));
+            }
             ("role", _) => {
                 let role: Role = decode(row)?;
                 snapshot.roles.insert(role.name.clone(), Arc::new(role));
@@ -303,8 +337,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// The tenant's private relations and the OID, from the key suffix `tenant#oid`.
-    fn private(&mut self, row: &Row, of: &str) -> Result<(&mut Private, u32)> {
+    /// The tenant's private relations and the OID or number, from the key suffix `tenant#oid`.
+    fn private<N: FromStr>(&mut self, row: &Row, of: &str) -> Result<(&mut Private, N)> {
         let (tenant, oid) = of.split_once('#').ok_or_else(|| unknown_row(row))?;
         let oid = oid.parse().map_err(|_| unknown_row(row))?;
         let private = self.snapshot.private.entry(TenantId::new(tenant)?).or_default();

@@ -2,7 +2,7 @@
 //!
 //! 1. One edit makes the tenant invisible, whatever its size. From then on commits of its sessions are refused, since
 //!    they validate its row in the catalog.
-//! 2. Its rows are counted ([`Catalog::tenant_size`]), and its span is deleted in every table.
+//! 2. Its rows are counted ([`Catalog::tenant_contents`]), and its span is deleted in every table.
 //! 3. One edit deletes the tenant's row and adds the certificate.
 //!
 //! [`Catalog::finish_drops`] finishes a drop that a crash or an error (a full disk, for example) interrupted, and drops
@@ -10,10 +10,14 @@
 
 use super::Catalog;
 use crate::{
-    DropCertificate, Edit, Error, ErrorKind, Result, Table, Tenant, TenantId, TenantStore,
-    private::private_table,
-    tenant_store::{SpanSize, span},
+    Contents, DropCertificate, Edit, Error, ErrorKind, Result, SpanSize, Table, TableContents, TableKind, Tenant,
+    TenantId, TenantStore,
+    private::{private_table, space_span},
+    tenant::CONTENTS_TABLES_MAX,
+    tenant_store::span,
 };
+use futures::TryStreamExt;
+use keyspan_storage::{KeyRange, Scan};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
@@ -45,8 +49,7 @@ impl Drop for ActiveTenant<'_> {
     }
 }
 
-/// Rows and bytes of a tenant in each table of its database. The dry run of a drop and its certificate both come from
-/// this, so that they count the same.
+/// Rows and bytes of a tenant in each table of its database, without history.
 #[derive(Clone, Debug, Default)]
 pub struct TenantSize {
     /// The shared tables and its own, in the order of [`Snapshot::tables_in`](crate::Snapshot::tables_in), those
@@ -55,17 +58,9 @@ pub struct TenantSize {
 }
 
 impl TenantSize {
-    /// The number of tables that hold rows of the tenant.
-    pub fn tables_with_rows(&self) -> u64 {
-        self.tables.iter().filter(|(_, size)| size.rows > 0).count() as u64
-    }
-
     /// Rows and bytes of all tables together.
     pub fn total(&self) -> SpanSize {
-        self.tables.iter().fold(SpanSize::default(), |total, (_, size)| SpanSize {
-            rows: total.rows + size.rows,
-            bytes: total.bytes + size.bytes,
-        })
+        self.tables.iter().map(|(_, size)| *size).sum()
     }
 }
 
@@ -110,7 +105,50 @@ impl Catalog {
         failed.map_or(Ok(certificates), Err)
     }
 
-    /// Counts what a drop of the tenant deletes, by table. `EXPLAIN DROP DATABASE` shows it, and a drop certifies it.
+    /// Counts all that a drop of the tenant deletes, and what it leaves. `EXPLAIN DROP DATABASE` shows it, and a drop
+    /// certifies it: both come from here, so that they count the same.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn tenant_contents(&self, tenant: &Tenant) -> Result<Contents> {
+        let rows = TenantStore::of_tenant(self.store().clone(), tenant.id.clone());
+        let (pin, snapshot) = (rows.pin().await?, self.snapshot());
+        let mut contents = Contents { exports: self.exports(tenant), ..Contents::default() };
+        for table in snapshot.tables_in(Some(&tenant.id)) {
+            let size = rows.size_with_history(table, &KeyRange::all(), &pin).await?;
+            contents.private_tables += u64::from(table.is_private());
+            if size.is_empty() {
+                continue;
+            }
+            contents.total = contents.total + size;
+            contents.tables += 1;
+            if contents.by_table.len() < CONTENTS_TABLES_MAX {
+                let (kind, name) = match table.is_private() {
+                    true => (TableKind::Private, None),
+                    false => (TableKind::Shared, Some(table.name.clone())),
+                };
+                contents.by_table.push(TableContents { oid: table.id, table: name, kind, size });
+            }
+        }
+        if let Some(private) = snapshot.private_of(Some(&tenant.id)) {
+            (contents.sequences, contents.views) = (private.sequences.len() as u64, private.views.len() as u64);
+            for space in &private.spare {
+                let scan =
+                    Scan { pin: Some(pin.clone()), ..Scan::of(KeyRange::prefix(space_span(&tenant.id, *space))) };
+                let mut size = SpanSize::default();
+                let mut batches = self.store().scan(&private_table(), scan);
+                while let Some(batch) = batches.try_next().await? {
+                    batch.iter().for_each(|row| size.add_row(row));
+                }
+                contents.temporary_tables += u64::from(size.rows > 0);
+                contents.temporary_rows += size.rows;
+                contents.temporary_bytes += size.bytes;
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Rows and bytes of a tenant, by table.
     ///
     /// # Errors
     /// The store's.
@@ -130,7 +168,7 @@ impl Catalog {
         dropped_by: &str,
         now_micros: i64,
     ) -> Result<Arc<DropCertificate>> {
-        let size = self.tenant_size(&tenant.id).await?;
+        let contents = self.tenant_contents(tenant).await?;
         // All private tables and spare spaces are in one table of the store.
         let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();
         for table in shared.into_iter().chain([private_table()]) {
@@ -140,14 +178,14 @@ impl Catalog {
                 other => other?,
             }
         }
-        let total = size.total();
         let certificate = DropCertificate {
             oid: tenant.oid,
             tenant: tenant.id.clone(),
             dropped_by: dropped_by.to_owned(),
-            tables: size.tables_with_rows(),
-            rows: total.rows,
-            bytes: total.bytes,
+            tables: contents.tables,
+            rows: contents.total.rows,
+            bytes: contents.total.bytes,
+            contents,
             dropped_micros: now_micros,
             purging_micros: None,
             purged_micros: None,

@@ -38,6 +38,7 @@ fn table(name: &str, oid: u32) -> Table {
 
 fn certificate(id: &str, oid: u32) -> DropCertificate {
     DropCertificate {
+        contents: crate::Contents::default(),
         oid,
         tenant: TenantId::new(id).unwrap(),
         dropped_by: "keyspan".into(),

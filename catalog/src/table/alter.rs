@@ -5,7 +5,7 @@ use super::{
     ColumnDefinition, ColumnPlace, Options, Table,
     define::{check_name, check_type, hidden_key, unsupported_in_private},
 };
-use crate::{Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType};
+use crate::{Column, Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableFamily};
 
 /// What a change of a table requires of its existing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Drops a column. Its cells stay until the family's GC rule condemns them, and no other column will ever show
-    /// them.
+    /// Drops a column. Of a shared table its cells are hidden and to be [erased](crate::Erasure); the rows of a private
+    /// table are rewritten without them ([`erases_from`](Self::erases_from)).
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) for a part of the key.
@@ -59,6 +59,9 @@ impl Table {
                 Err(Error::new(ErrorKind::InUse, message))
             }
             ColumnPlace::Cell { family, qualifier, .. } => {
+                if !table.is_private() {
+                    table.erasing.push((family.clone(), qualifier.clone()));
+                }
                 table.retired.push((family, qualifier));
                 Ok(table)
             }
@@ -201,7 +204,25 @@ impl Table {
         Ok(table)
     }
 
-    /// What the change from the table `before` to this one requires of the existing rows.
+    /// Whether this table lacks a column of the table `before` whose values are cells.
+    pub fn erases_from(&self, before: &Self) -> bool {
+        self.dropped_columns(before).next().is_some()
+    }
+
+    /// The columns of the table `before`, in cells, that this one lacks.
+    pub fn dropped_columns<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Column> {
+        let is_kept = |column: &Column| self.columns.iter().any(|kept| kept.id == column.id);
+        let in_cells = |column: &Column| matches!(column.place, ColumnPlace::Cell { .. });
+        before.columns.iter().filter(move |column| in_cells(column) && !is_kept(column))
+    }
+
+    /// The families of the table `before` that this one lacks.
+    pub fn dropped_families<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a TableFamily> {
+        before.families.iter().filter(|family| self.families.iter().all(|kept| kept.id != family.id))
+    }
+
+    /// What the change from the table `before` to this one requires of the existing rows; the cells of dropped columns
+    /// aside.
     pub fn effect_on_rows(&self, before: &Self) -> RowEffect {
         let old = |id: u16| before.columns.iter().find(|column| column.id == id);
         let moved = |id: u16, place: &ColumnPlace| old(id).is_some_and(|old| old.place != *place);
@@ -289,7 +310,8 @@ impl Table {
             return in_use("A table has at least one family.".into());
         }
         let mut table = self.clone();
-        table.families.remove(at);
+        let family = table.families.remove(at);
+        table.erasing.retain(|(of, _)| *of != family.name);
         Ok(table)
     }
 

@@ -113,6 +113,7 @@ impl Table {
             next_column_id: 1,
             next_family_id: 1,
             retired: Vec::new(),
+            erasing: Vec::new(),
             comments: Comments::default(),
         };
         for family in declared_families(definition) {

@@ -6,13 +6,14 @@
 //! on_bad_value         error | null
 //! on_bad_key           skip | null | error
 //! history              as '7 days', or none         how long AS OF reaches back
-//! FAMILY.max_versions  a number, or none
-//! FAMILY.max_age       as '30 days', or none        with max_versions: whichever condemns a cell first
+//! FAMILY.gc            a rule, or none              as 'versions > 3 OR (age > 7 days AND versions > 1)'
+//! FAMILY.max_versions  a number, or none            short for gc = 'versions > …'
+//! FAMILY.max_age       as '30 days', or none        short for gc = 'age > …'; with max_versions: OR
 //! FAMILY.aggregate     sum | min | max | hll        at creation of the family only
 //! FAMILY.encoding      binary | text | json         of the family's columns that name none
 //! ```
 
-use super::{OnBadKey, OnBadValue, Table, define::check_name};
+use super::{OnBadKey, OnBadValue, Table, TableFamily, define::check_name, gc};
 use crate::{Encoding, Error, ErrorKind, KeyEncoding, Result, key::SALT_MAX};
 use keyspan_storage::{Aggregate, GcRule};
 use serde::de::{DeserializeOwned, IntoDeserializer, value::Error as WordError};
@@ -37,6 +38,7 @@ pub struct Options {
 /// Options of one family. The outer `None` means not given; the inner one stands for the value `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FamilyOptions {
+    gc: Option<GcRule>,
     versions_max: Option<Option<u32>>,
     age_max_micros: Option<Option<i64>>,
     aggregate: Option<Aggregate>,
@@ -79,6 +81,7 @@ impl Options {
         let of = self.families.entry(family.to_owned()).or_default();
         let none = value.eq_ignore_ascii_case("none");
         match option {
+            "gc" => of.gc = Some(gc::parse(name, value)?),
             "max_versions" if none => of.versions_max = Some(None),
             "max_versions" => {
                 let versions = value.parse().ok().filter(|&versions: &u32| versions >= 1);
@@ -142,15 +145,32 @@ impl Options {
 }
 
 impl FamilyOptions {
-    fn change(&self, name: &str, gc: &GcRule, aggregate: Option<Aggregate>) -> Result<GcRule> {
+    fn change(&self, name: &str, old: &GcRule, aggregate: Option<Aggregate>) -> Result<GcRule> {
         check_name("family", name)?;
-        let (versions, age) = limits_of(gc);
+        let is_short = self.versions_max.is_some() || self.age_max_micros.is_some();
+        if let Some(rule) = &self.gc {
+            if is_short {
+                let message = format!("parameter \"{name}.gc\" is given with max_versions or max_age");
+                return Err(Error::new(ErrorKind::InvalidOption, message).with_hint("Say all of it in one rule."));
+            }
+            if aggregate.is_some() && has_age(rule) {
+                return Err(aged_aggregate(name));
+            }
+            return Ok(rule.clone());
+        }
+        if !is_short {
+            return Ok(old.clone());
+        }
+        let Some((versions, age)) = limits_of(old) else {
+            let message = format!("max_versions and max_age cannot change the rule of family \"{name}\"");
+            return Err(Error::new(ErrorKind::InvalidOption, message)
+                .with_detail(format!("Its rule is '{}'.", gc::display(old)))
+                .with_hint(format!("Give it another: SET ({name}.gc = '…').")));
+        };
         let versions = self.versions_max.unwrap_or(versions).map(GcRule::MaxVersions);
         let age = self.age_max_micros.unwrap_or(age).map(GcRule::MaxAgeMicros);
         if age.is_some() && aggregate.is_some() {
-            let message = format!("aggregate family \"{name}\" cannot have a max_age");
-            return Err(Error::new(ErrorKind::Invalid, message)
-                .with_detail("Its cells have no time: a rule by age would forget them at once."));
+            return Err(aged_aggregate(name));
         }
         let rule = match (versions, age) {
             (Some(versions), Some(age)) => GcRule::Union(vec![versions, age]),
@@ -161,13 +181,50 @@ impl FamilyOptions {
     }
 }
 
-/// The version limit and the age limit (microseconds) of a rule that options can express.
-fn limits_of(gc: &GcRule) -> (Option<u32>, Option<i64>) {
-    match gc {
-        GcRule::MaxVersions(versions) => (Some(*versions), None),
-        GcRule::MaxAgeMicros(age) => (None, Some(*age)),
-        GcRule::Union(rules) => rules.iter().map(limits_of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))),
-        GcRule::KeepAll | GcRule::Intersection(_) => (None, None),
+fn aged_aggregate(name: &str) -> Error {
+    let message = format!("aggregate family \"{name}\" cannot have a max_age");
+    Error::new(ErrorKind::Invalid, message)
+        .with_detail("Its cells have no time: a rule by age would forget them at once.")
+}
+
+fn has_age(rule: &GcRule) -> bool {
+    match rule {
+        GcRule::MaxAgeMicros(_) => true,
+        GcRule::KeepAll | GcRule::MaxVersions(_) => false,
+        GcRule::Union(rules) | GcRule::Intersection(rules) => rules.iter().any(has_age),
+    }
+}
+
+/// The version limit and the age limit (microseconds) of a rule; `None` for a rule that the short forms cannot say.
+fn limits_of(rule: &GcRule) -> Option<(Option<u32>, Option<i64>)> {
+    match rule {
+        GcRule::KeepAll => Some((None, None)),
+        GcRule::MaxVersions(versions) => Some((Some(*versions), None)),
+        GcRule::MaxAgeMicros(age) => Some((None, Some(*age))),
+        GcRule::Union(rules) => match rules.as_slice() {
+            [GcRule::MaxVersions(versions), GcRule::MaxAgeMicros(age)]
+            | [GcRule::MaxAgeMicros(age), GcRule::MaxVersions(versions)] => Some((Some(*versions), Some(*age))),
+            _ => None,
+        },
+        GcRule::Intersection(_) => None,
+    }
+}
+
+impl TableFamily {
+    /// The options that give the family its rule, by name without the family's: the short forms where they can say it.
+    pub fn rule_options(&self) -> Vec<(&'static str, String)> {
+        match limits_of(&self.gc) {
+            Some((versions, age)) => {
+                let versions = versions.map(|versions| ("max_versions", versions.to_string()));
+                versions.into_iter().chain(age.map(|age| ("max_age", gc::display_age(age)))).collect()
+            }
+            None => vec![("gc", gc::display(&self.gc))],
+        }
+    }
+
+    /// The rule as text: `versions > 3 OR …`, or `none`.
+    pub fn rule(&self) -> String {
+        gc::display(&self.gc)
     }
 }
 
@@ -215,6 +272,6 @@ fn bad(name: &str, value: &str, wanted: &str) -> Error {
 fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("unrecognized parameter \"{name}\"")).with_hint(
         "There are key_encoding, salt, on_bad_value, on_bad_key, history, and for each family its name with \
-         .max_versions, .max_age, .aggregate, .encoding.",
+         .gc, .max_versions, .max_age, .aggregate, .encoding.",
     )
 }

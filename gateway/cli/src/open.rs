@@ -4,7 +4,7 @@ use super::{options::ServeOptions, permissions};
 use anyhow::{Context, Result};
 use keyspan_catalog::Catalog;
 use keyspan_gateway::{
-    certificates::Certificates,
+    certificates::{Certificates, exports_below},
     copy::remove_parts,
     instance::Instance,
     purge::RESUMED,
@@ -34,12 +34,13 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
     let catalog = Catalog::open(engine).await.with_context(context)?;
+    let copy_folder = options.copy_folder()?;
+    catalog.set_exports(exports_below(copy_folder.clone()));
     // Before clients connect, finish the drops that a crash interrupted. Their tenants are invisible in any case; if a
     // disk is full or a segment damaged, the others need not wait: the background tries again.
     if let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await {
         tracing::warn!(%error, "a drop that was interrupted could not be finished yet");
     }
-    let copy_folder = options.copy_folder()?;
     if let Err(error) = remove_parts(&copy_folder) {
         tracing::warn!(%error, "files that a crash left in the folder for COPY could not be removed");
     }

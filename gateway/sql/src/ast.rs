@@ -11,7 +11,7 @@ pub mod session;
 
 use copy::{CopyFrom, CopyOut, CopyTo};
 use datafusion::sql::sqlparser::ast;
-use definition::{CreateTableAs, Definition};
+use definition::{AlterTable, CreateTableAs, Definition};
 use keyspan_pg::names::RelationName;
 use merge::Merge;
 use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction};
@@ -29,12 +29,16 @@ pub enum Statement {
     Explain(Explain),
     /// `EXPLAIN DROP DATABASE`: the database.
     ExplainDropDatabase(String),
+    /// `EXPLAIN ALTER TABLE`: what it would forget.
+    ExplainAlterTable(Box<AlterTable>),
     /// `INSERT`
     Insert(Box<ast::Insert>),
     /// `UPDATE`
     Update(Box<ast::Update>),
     /// `DELETE`
     Delete(Box<ast::Delete>),
+    /// `DELETE … ERASE`
+    Erase(Box<ast::Delete>),
     /// `MERGE`
     Merge(Box<Merge>),
     /// `COPY … TO 'file'`
@@ -160,4 +164,6 @@ pub enum Maintenance {
     Analyze(Vec<RelationName>),
     /// `CREATE SCHEMA IF NOT EXISTS` of a schema that exists.
     Schema(String),
+    /// `ALTER SYSTEM CONFIRM CLOCK`
+    ConfirmClock,
 }

@@ -56,7 +56,7 @@ impl Finder<'_> {
             Statement::LockingQuery(query) => Visit::visit(query.unlocked.as_ref(), self),
             Statement::Insert(insert) => self.insert(insert),
             Statement::Update(update) => self.update(update),
-            Statement::Delete(delete) => {
+            Statement::Delete(delete) | Statement::Erase(delete) => {
                 let _: ControlFlow<()> = Visit::visit(&delete.from, self);
                 let _: ControlFlow<()> = Visit::visit(&delete.using, self);
                 Visit::visit(delete.as_ref(), self)

@@ -1,7 +1,7 @@
 //! `EXPLAIN`.
 
 use crate::{
-    ast::{Explain, Statement},
+    ast::{Explain, Statement, definition::Definition},
     role,
     tokens::TokenReader,
 };
@@ -48,6 +48,10 @@ pub(crate) fn parse_explain(
             if analyze {
                 return Err(analyzed_write());
             }
+        }
+        Statement::Definition(Definition::AlterTable(_)) if analyze => return Err(analyzed_write()),
+        Statement::Definition(Definition::AlterTable(alter)) => {
+            return Ok(Statement::ExplainAlterTable(Box::new(alter.clone())));
         }
         _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
     }

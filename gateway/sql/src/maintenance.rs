@@ -26,6 +26,16 @@ pub(crate) fn parse_truncate(tokens: &mut TokenReader<'_>) -> Result<Statement> 
     Ok(Statement::Truncate { tables, restart })
 }
 
+/// `ALTER SYSTEM CONFIRM CLOCK`; PostgreSQL's other forms are 0A000.
+pub(crate) fn parse_alter_system(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("system")?;
+    if tokens.words("confirm clock") {
+        return Ok(Statement::Maintenance(Maintenance::ConfirmClock));
+    }
+    Err(SqlError::unsupported("ALTER SYSTEM")
+        .with_hint("The server's options are those of its command line; ALTER SYSTEM CONFIRM CLOCK is there."))
+}
+
 /// `VACUUM [(options)] [FULL] [FREEZE] [VERBOSE] [ANALYZE] [table [(columns)], …]`; `ANALYZE` has fewer of these words.
 pub(crate) fn parse_vacuum(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let vacuum = tokens.head() == "vacuum";

@@ -52,6 +52,7 @@ pub(crate) fn parse_prepare(
         | Statement::Insert(_)
         | Statement::Update(_)
         | Statement::Delete(_)
+        | Statement::Erase(_)
         | Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }

@@ -111,6 +111,7 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary."))
         }
         ("alter", "table") => definition::parse_alter_table(tokens),
+        ("alter", "system") => return maintenance::parse_alter_system(tokens),
         ("drop", "table") => definition::parse_drop_table(tokens),
         ("create", "schema") => return maintenance::parse_create_schema(tokens),
         ("create", "sequence") => sequence::parse_create_sequence(tokens),

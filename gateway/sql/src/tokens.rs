@@ -155,6 +155,25 @@ impl<'a> TokenReader<'a> {
         (0..count).any(|from| words.iter().enumerate().all(|(at, word)| is_word(self.peek_nth(from + at), word)))
     }
 
+    /// Removes an unquoted word at the end of the statement; `false` if it is not there, or a name: behind one of the
+    /// words `before`, or behind a sign that no expression ends with.
+    pub(crate) fn cut_last_word(&mut self, word: &str, before: &[&str]) -> bool {
+        let [.., previous, last] = self.tokens.as_slice() else { return false };
+        let ends = match &previous.token {
+            Token::Word(found) => {
+                found.quote_style.is_some() || !before.iter().any(|word| found.value.eq_ignore_ascii_case(word))
+            }
+            Token::RParen | Token::RBracket | Token::Number(..) | Token::Placeholder(_) => true,
+            Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) | Token::DollarQuotedString(_) => true,
+            _ => false,
+        };
+        if !ends || !is_word(Some(&last.token), word) {
+            return false;
+        }
+        self.tokens.pop();
+        true
+    }
+
     /// Consumes the words if all of them come next.
     pub(crate) fn words(&mut self, words: &str) -> bool {
         let mut count = 0;

@@ -101,7 +101,37 @@ pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     Ok(Statement::Update(Box::new(update)))
 }
 
+/// Words before which `erase` at the end of a DELETE is a name, and no clause.
+const OPERATORS: [&str; 24] = [
+    "where",
+    "and",
+    "or",
+    "not",
+    "returning",
+    "like",
+    "ilike",
+    "is",
+    "in",
+    "between",
+    "using",
+    "from",
+    "as",
+    "on",
+    "case",
+    "when",
+    "then",
+    "else",
+    "only",
+    "collate",
+    "similar",
+    "to",
+    "by",
+    "with",
+];
+
+/// `DELETE`, and `DELETE … ERASE`.
 pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let erases = tokens.cut_last_word("erase", &OPERATORS);
     let as_of = AsOfClauses::cut(tokens)?;
     normalize_nested(tokens);
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
@@ -125,6 +155,13 @@ pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),
     ])?;
     from.iter().try_for_each(refuse_target)?;
+    if erases {
+        refuse(&[
+            (delete.returning.is_some(), "RETURNING of DELETE … ERASE"),
+            (delete.using.is_some(), "USING of DELETE … ERASE"),
+        ])?;
+        return Ok(Statement::Erase(Box::new(delete)));
+    }
     Ok(Statement::Delete(Box::new(delete)))
 }
 

@@ -12,10 +12,9 @@ use crate::{
     session::Session,
     sql::ast::grant::RoleSpec,
 };
-use datafusion::{execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter};
+use datafusion::execution::SendableRecordBatchStream;
 use keyspan_catalog::{
-    Edit, ErrorKind, Quotas, Snapshot, Table, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
-    tenant_store::SpanSize,
+    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
 };
 use std::collections::BTreeMap;
 
@@ -112,8 +111,8 @@ fn in_use(name: &str, sessions: usize) -> SqlError {
         .with_hint("DROP DATABASE ... WITH (FORCE) ends them.")
 }
 
-/// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table. Nothing changes. All tables are listed; the
-/// total counts those with rows of the tenant, as the certificate of the drop does.
+/// `EXPLAIN DROP DATABASE`: what the drop would delete, table by table, and what it would leave. Nothing changes. It
+/// says what the certificate of the drop will say, by the same count.
 ///
 /// # Errors
 /// 42501 outside of the operator's database, 3D000, the store's.
@@ -124,18 +123,44 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     let catalog = &session.instance.catalog;
     let id = tenant_id(name)?;
     let snapshot = catalog.snapshot();
-    snapshot.tenant(name).ok_or_else(|| no_database(name))?;
-    let size = catalog.tenant_size(&id).await?;
+    let tenant = snapshot.tenant(name).ok_or_else(|| no_database(name))?;
+    let contents = catalog.tenant_contents(tenant).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
-    let of_table =
-        |table: &Table, size: &SpanSize| format!("  {}: {} rows, {} bytes", table.name, size.rows, size.bytes);
-    lines.extend(size.tables.iter().map(|(table, size)| of_table(table, size)));
+    // Those of which there is nothing too, which the certificate leaves out.
+    for table in snapshot.tables_in(Some(&id)) {
+        let held = contents.by_table.iter().find(|of| of.oid == table.id).map(|of| of.size);
+        if contents.by_table.len() as u64 == contents.tables || held.is_some() {
+            lines.push(format!("  {}: {}", table.name, sized(&held.unwrap_or_default())));
+        }
+    }
     lines.extend(snapshot.views_in(Some(&id)).map(|view| format!("  {}: a view", view.name)));
-    let total = size.total();
-    lines.push(format!("Total: {} tables, {} rows, {} bytes", size.tables_with_rows(), total.rows, total.bytes));
-    let batch = explain::batch(&lines)?;
-    let rows = futures::stream::iter([Ok(batch)]);
-    Ok(Box::pin(RecordBatchStreamAdapter::new(explain::schema(), rows)))
+    lines.extend(besides_tables(&contents));
+    lines.push(format!("Total: {} tables, {}", contents.tables, sized(&contents.total)));
+    explain::lines(&lines)
+}
+
+/// What there is beside tables, as far as there is any.
+fn besides_tables(contents: &Contents) -> impl Iterator<Item = String> {
+    let more = contents.tables - contents.by_table.len() as u64;
+    let (temporary, rows, bytes) = (contents.temporary_tables, contents.temporary_rows, contents.temporary_bytes);
+    let Exports { files, bytes: exported } = contents.exports;
+    let lines = [
+        (more > 0, format!("  {more} more tables")),
+        (contents.sequences > 0, format!("  {} sequences", contents.sequences)),
+        (temporary > 0, format!("  {temporary} temporary tables: {rows} rows, {bytes} bytes")),
+        (files > 0, format!("  {files} exported files, {exported} bytes: they are left")),
+    ];
+    lines.into_iter().filter(|(is_any, _)| *is_any).map(|(_, line)| line)
+}
+
+/// Rows, cells and bytes, and history if there is any.
+pub(super) fn sized(size: &SpanSize) -> String {
+    let SpanSize { rows, cells, bytes, history_rows, history_bytes } = size;
+    let now = format!("{rows} rows, {cells} cells, {bytes} bytes");
+    match history_rows {
+        0 => now,
+        versions => format!("{now}; history: {versions} rows, {history_bytes} bytes"),
+    }
 }
 
 pub(super) fn no_database(name: &str) -> SqlError {

@@ -106,7 +106,9 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     let derive = |snapshot: &Snapshot| {
         let alteration = Alteration::of(snapshot, &tenant, (&alter.name, table.id), &actions)?;
         let views = cascaded(snapshot, &tenant, alteration.after(), &cascading);
-        Ok(alteration.with(views.iter().map(|view| PrivateEdit::DropView(view.id))))
+        let alteration = alteration.with(views.iter().map(|view| PrivateEdit::DropView(view.id)));
+        // Rows of a temporary table go with the session.
+        Ok(if place == Schema::Temporary { alteration.keeping_cells() } else { alteration })
     };
     if place == Schema::Temporary {
         if derive(&session.temporary_snapshot())?.asks() == RowEffect::Nothing {
@@ -309,7 +311,7 @@ pub(crate) fn tenant(session: &Session) -> Result<(TenantId, u32)> {
     found.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a session of one tenant was expected"))
 }
 
-fn find(session: &Session, name: &RelationName) -> Option<(Schema, Arc<Table>)> {
+pub(super) fn find(session: &Session, name: &RelationName) -> Option<(Schema, Arc<Table>)> {
     match session.find(name)? {
         (place, Found::Table(table)) => Some((place, table)),
         (_, Found::View(_)) => None,

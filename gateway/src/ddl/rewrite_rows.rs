@@ -11,6 +11,7 @@
 
 use super::{
     column_defaults::with_sequences,
+    erasure,
     table::{Settled, apply},
 };
 use crate::{
@@ -21,7 +22,9 @@ use crate::{
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
-    ColumnPlace, Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId, Value, mapping,
+    ColumnPlace, Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId, Value,
+    erasure::Target,
+    mapping,
     snapshot::FIRST_OID,
     table::{Column, RowEffect},
 };
@@ -36,6 +39,8 @@ pub(super) struct Alteration {
     sequences: Vec<PrivateEdit>,
     /// Sequences that go with them, and views.
     gone: Vec<PrivateEdit>,
+    /// Whether the cells of columns that it drops stay.
+    keeps_cells: bool,
 }
 
 impl Alteration {
@@ -60,7 +65,7 @@ impl Alteration {
         // A column takes its own sequence along.
         let kept = |column: u16| after.columns.iter().any(|other| other.id == column);
         let gone = super::private::owned(snapshot, tenant, |(of, column)| of == id && !kept(column));
-        Ok(Self { before: before.as_ref().clone(), after, sequences, gone })
+        Ok(Self { before: before.as_ref().clone(), after, sequences, gone, keeps_cells: false })
     }
 
     /// The table as it shall be.
@@ -75,9 +80,18 @@ impl Alteration {
         self
     }
 
-    /// What it asks of the rows.
+    /// The same, but the cells of columns that it drops stay.
+    #[must_use]
+    pub(super) fn keeping_cells(self) -> Self {
+        Self { keeps_cells: true, ..self }
+    }
+
+    /// What it asks of the rows. Those of a table that loses a column are written anew without its cells.
     pub(super) fn asks(&self) -> RowEffect {
-        self.after.effect_on_rows(&self.before)
+        match !self.keeps_cells && self.after.erases_from(&self.before) {
+            true => RowEffect::Rewrite,
+            false => self.after.effect_on_rows(&self.before),
+        }
     }
 
     /// The edits that make it, if it asks nothing of the rows.
@@ -109,6 +123,7 @@ pub(super) async fn alter(
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Alteration> + Send + Sync,
 ) -> Result<()> {
     let instance = session.instance.clone();
+    let requested_micros = instance.clock.now_micros();
     let in_transaction = session.in_transaction();
     // In a transaction COMMIT looks whether others have written the table meanwhile.
     let _held = if in_transaction { None } else { Some(instance.table_locks.lock([], [table]).await) };
@@ -133,7 +148,13 @@ pub(super) async fn alter(
         session.forget_rows(table);
     }
     let (before, after) = (alteration.before.clone(), alteration.after.clone());
-    let edits = super::private::owned_by(session.identity.role_oid, alteration.into_edits());
+    let mut edits = super::private::owned_by(session.identity.role_oid, alteration.into_edits());
+    if let Some(space) = before.space {
+        let dropped = erasure::count(&view.rows, &view.pin, (&before, &after)).await?;
+        let orders = erasure::orders(session, &before, &dropped, requested_micros, |_| Target::Space(space));
+        edits.extend(orders.into_iter().map(|order| PrivateEdit::Erase(Box::new(order))));
+    }
+    let erases = edits.iter().any(|edit| matches!(edit, PrivateEdit::Erase(_)));
     let draft = Arc::new(session.drafted(&numbered, &edits)?);
     fill(session, &view, &draft, (&before, &after)).await?;
     if in_transaction {
@@ -145,6 +166,9 @@ pub(super) async fn alter(
     instance.catalog.commit(|_| Ok(edit.clone())).await?;
     if let Some(reserved) = reserved {
         reserved.used();
+    }
+    if erases {
+        instance.purges.wake();
     }
     Ok(())
 }

@@ -1,6 +1,10 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
-use super::{column_defaults::ColumnClauses, skipped};
+use super::{
+    column_defaults::ColumnClauses,
+    erasure::{self, Dropped},
+    skipped,
+};
 use crate::{
     dml,
     pg::{
@@ -62,12 +66,25 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     if !cascading.is_empty() {
         super::view::drop_shared(session, table.id.0, Some(&cascading)).await?;
     }
+    let requested_micros = session.instance.clock.now_micros();
+    let planned = actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
+    let rows = session.identity.rows.clone();
+    let dropped = erasure::count(&rows, &rows.pin().await?, (table, &planned)).await?;
+    let session = &*session;
     let edit = |snapshot: &Snapshot| {
         let table = snapshot.table(&alter.name).ok_or_else(|| no_table(&alter.name))?;
         let changed = actions.iter().try_fold(table.as_ref().clone(), |table, action| apply(&table, action))?;
-        Ok(Edit::AlterTable(changed))
+        if dropped.is_empty() {
+            return Ok(Edit::AlterTable(changed));
+        }
+        let target = |one: &Dropped| erasure::shared_target(&changed, one);
+        let orders = erasure::orders(session, &changed, &dropped, requested_micros, target);
+        Ok(Edit::EraseFromTable(Box::new((changed, orders))))
     };
     catalog.commit(edit).await?;
+    if !dropped.is_empty() {
+        session.instance.purges.wake();
+    }
     Ok(())
 }
 

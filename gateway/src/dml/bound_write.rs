@@ -3,6 +3,7 @@
 use super::{
     insert, merge,
     needs::on_target,
+    range,
     returning::{self, Returned},
     target::{FAILING_ROW, Target},
     update_delete, upsert,
@@ -20,6 +21,9 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Ident, SelectItem},
 };
+use keyspan_catalog::Table;
+use keyspan_storage::KeyRange;
+use std::sync::Arc;
 
 /// The types of a statement's parameters, as far as they are known.
 type Hints = Vec<Option<DataType>>;
@@ -67,7 +71,7 @@ impl<'a> BoundWrite<'a> {
                     update_delete::update_select((&target, &called), update, hints)?;
                 Self { target, called, select, hints, returning, kind: Kind::Update(set) }
             }
-            Statement::Delete(delete) => {
+            Statement::Delete(delete) | Statement::Erase(delete) => {
                 let (target, called) = update_delete::resolve(view, update_delete::deleted_table(delete))?;
                 let select = update_delete::delete_select((&target, &called), delete)?;
                 Self { target, called, select, hints: hints.to_vec(), returning, kind: Kind::Delete }
@@ -124,6 +128,22 @@ impl<'a> BoundWrite<'a> {
         query.plan(&self.select).await
     }
 
+    /// The ranges of a DELETE of whole key prefixes, and its table.
+    ///
+    /// # Errors
+    /// 0A000 for another condition; those of the plan.
+    pub(crate) async fn whole_prefixes(
+        &self,
+        query: &Query,
+        parameters: &[ScalarValue],
+    ) -> Result<(Arc<Table>, Vec<KeyRange>)> {
+        query.statement_context().authorize()?;
+        let plan = query.plan(&self.select).await?;
+        let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
+        let ranges = range::whole_prefixes(query, &plan).await?;
+        Ok((self.target.table.clone(), ranges))
+    }
+
     /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one
     /// range.
     ///
@@ -157,7 +177,7 @@ pub(crate) fn command_tag(statement: &Statement) -> Result<&'static str> {
     match statement {
         Statement::Insert(_) => Ok("INSERT 0"),
         Statement::Update(_) => Ok("UPDATE"),
-        Statement::Delete(_) => Ok("DELETE"),
+        Statement::Delete(_) | Statement::Erase(_) => Ok("DELETE"),
         Statement::Merge(_) => Ok("MERGE"),
         _ => Err(not_a_write()),
     }

@@ -22,7 +22,7 @@ pub(crate) fn on_target(statement: &Statement) -> Privileges {
         Statement::Update(update) => {
             Privileges::UPDATE | selects(reads_columns(update.as_ref()) || update.returning.is_some())
         }
-        Statement::Delete(delete) => {
+        Statement::Delete(delete) | Statement::Erase(delete) => {
             Privileges::DELETE | selects(reads_columns(delete.as_ref()) || delete.returning.is_some())
         }
         Statement::Merge(merge) => of_merge(merge),

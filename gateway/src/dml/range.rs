@@ -1,7 +1,11 @@
 //! A DELETE of a whole key prefix as one range tombstone.
 
 use super::target::Target;
-use crate::{pg::error::Result, provider::exec::ScanExec, query::Query};
+use crate::{
+    pg::error::{Result, SqlError},
+    provider::exec::ScanExec,
+    query::Query,
+};
 use datafusion::{
     logical_expr::LogicalPlan,
     physical_plan::{ExecutionPlan, projection::ProjectionExec},
@@ -40,17 +44,40 @@ pub(super) async fn whole_prefix(
     Ok((count > RANGE_ROWS_MIN).then_some((range, count)))
 }
 
+/// The ranges of keys that a DELETE … ERASE deletes: each is one row, or all rows whose keys begin alike.
+///
+/// # Errors
+/// 0A000 if the condition says anything else.
+pub(super) async fn whole_prefixes(query: &Query, plan: &LogicalPlan) -> Result<Vec<KeyRange>> {
+    let physical = query.context.state().create_physical_plan(plan).await?;
+    let whole = |range: &KeyRange| range.as_point().is_some() || is_prefix(range);
+    scanned_ranges(&physical).filter(|ranges| ranges.iter().all(whole)).ok_or_else(|| {
+        SqlError::unsupported("DELETE … ERASE of rows that are not whole prefixes of the primary key")
+            .with_detail("History is kept by key: rows that another condition chooses may have had other values.")
+            .with_hint(
+                "Compare the first columns of the primary key with =, and nothing else; TRUNCATE erases all rows.",
+            )
+    })
+}
+
 /// The range that a plan reads if that is all that it does: no filter above the scan, no limit, one range.
 fn scanned_range(plan: &Arc<dyn ExecutionPlan>) -> Option<KeyRange> {
+    match scanned_ranges(plan)?.as_slice() {
+        [range] => Some(range.clone()),
+        _ => None,
+    }
+}
+
+/// The ranges that a plan reads if that is all that it does: no filter above the scan, no limit.
+fn scanned_ranges(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<KeyRange>> {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         let read = scan.read();
-        return match read.rows.ranges() {
-            [range] if read.limit.is_none() => Some(range.clone()),
-            _ => None,
-        };
+        // Else it may leave rows out that have no such cell.
+        let all = read.limit.is_none() && read.keep_empty;
+        return all.then(|| read.rows.ranges().to_vec());
     }
     let projection = plan.downcast_ref::<ProjectionExec>()?;
-    scanned_range(projection.input())
+    scanned_ranges(projection.input())
 }
 
 /// Whether the range holds exactly the keys that start with something.

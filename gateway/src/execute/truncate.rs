@@ -8,18 +8,20 @@ use crate::{
     },
     rights::Needs,
     session::Session,
+    view::View,
     write_set::WriteSet,
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
-    Error, ErrorKind, Private, PrivateEdit, Privileges, Sequence, Snapshot, Table, table::DefaultValue,
+    Erasure, ErasureKind, Error, ErrorKind, Private, PrivateEdit, Privileges, Sequence, Snapshot, Table, TableId,
+    erasure::Target, table::DefaultValue,
 };
 use keyspan_storage::{Columns, KeyRange, Mutation, Scan};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-/// Deletes all rows of some tables: as ranges, which cost nothing by the row, outside of a transaction. In one, a
-/// private table gets a new space; a shared table, and one that keeps history, is emptied row by row, up to the bounds
-/// of a commit.
+/// Deletes all rows of some tables, and their history: as ranges outside of a transaction. In one, a private table gets
+/// a new space; a shared table is emptied row by row, up to the bounds of a commit, which also deletes the range. Each
+/// table that is not temporary has a certificate ([`Erasure`]), for which its rows are counted.
 ///
 /// # Errors
 /// 42P01; 0A000 for the operator, whose tables hold the rows of all tenants; 54000, 40001, the store's.
@@ -86,6 +88,7 @@ fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit
 }
 
 async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
+    let requested_micros = session.instance.clock.now_micros();
     let view = session.view().await?;
     let session_tenant = session.identity.rows.tenant().cloned();
     let by_rows = session.in_transaction();
@@ -105,6 +108,10 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
     }
     session.authorize(&needs)?;
     let mut written = WriteSet::default();
+    let mut orders = Vec::with_capacity(found.len());
+    for table in found.iter().filter(|table| !view.snapshot.temporary.tables.contains_key(&table.id)) {
+        orders.push((table.id, order(session, &view, table, (by_rows, requested_micros)).await?));
+    }
     let apart = |table: &Arc<Table>| by_rows && table.is_private();
     for table in found.iter().filter(|table| apart(table)) {
         let another = |snapshot: &Snapshot| {
@@ -120,6 +127,8 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
                 edits.extend(sequences);
             }
             edits.push(PrivateEdit::AlterTable(Box::new((before, after))));
+            let order = orders.iter().filter(|(of, _)| *of == table.id);
+            edits.extend(order.map(|(_, order)| PrivateEdit::Erase(Box::new(order.clone()))));
             Ok(edits)
         };
         if view.snapshot.temporary.tables.contains_key(&table.id) {
@@ -129,8 +138,9 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
         }
         session.forget_rows(table.id);
     }
+    let shared: BTreeSet<TableId> = found.iter().filter(|table| !table.is_private()).map(|table| table.id).collect();
     for table in found.into_iter().filter(|table| !apart(table)) {
-        if !by_rows && table.history_micros.is_none() {
+        if !by_rows {
             written.ranges.push((table, KeyRange::all()));
             continue;
         }
@@ -145,5 +155,36 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
     }
     let pin = view.pin.clone();
     drop(view);
-    session.write(&pin, written).await
+    if by_rows {
+        orders.retain(|(id, _)| written.rows.contains_key(id) || shared.contains(id));
+        let edits: Vec<_> = orders.into_iter().map(|(_, order)| PrivateEdit::Erase(Box::new(order))).collect();
+        if !edits.is_empty() {
+            session.define(|_| Ok(edits.clone())).await?;
+        }
+        return session.write(&pin, written).await;
+    }
+    let orders: Vec<Erasure> = orders.into_iter().map(|(_, order)| order).collect();
+    match session.identity.rows.tenant().cloned().zip(session.identity.rows.oid()) {
+        Some((tenant, oid)) if !orders.is_empty() => session.erase((&tenant, oid), written, orders).await,
+        _ => session.write(&pin, written).await,
+    }
+}
+
+/// The order to erase the rows of a table. In a transaction the rows of a private table are those of its space, which
+/// the table will leave.
+async fn order(
+    session: &Session,
+    view: &View,
+    table: &Table,
+    (by_rows, requested_micros): (bool, i64),
+) -> Result<Erasure> {
+    let size = view.rows.size_with_history(table, &KeyRange::all(), &view.pin).await?;
+    let target = match table.space.filter(|_| by_rows) {
+        Some(space) => Target::Space(space),
+        None => {
+            let prefixes = vec![view.rows.range_in_store(table, &KeyRange::all()).start.to_vec()];
+            Target::Rows { physical: table.physical.clone(), prefixes }
+        }
+    };
+    Ok(session.erasure((ErasureKind::Truncate, target), table, "", size, requested_micros))
 }

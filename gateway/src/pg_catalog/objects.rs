@@ -25,8 +25,9 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    DropCertificate, Sequence, SqlType, Table,
+    DropCertificate, Erasure, Sequence, SqlType, Table, TenantId,
     table::{Check, Identity, TENANT_COLUMN},
+    tenant::VERIFICATION,
 };
 use rows::{
     attribute, checks, class, constraint, index, index_class, key_dependencies, row_type, sequence_class,
@@ -382,9 +383,53 @@ pub fn drops(statement: &StatementContext) -> Vec<Row> {
             "tables" => count(drop.tables), "rows" => count(drop.rows), "bytes" => count(drop.bytes),
             "dropped_at" => Cell::Micros(drop.dropped_micros), "purged_at" => purged,
             "purge" => drop.purge_state().name(), "purge_error" => error,
+            "cells" => count(drop.contents.total.cells),
+            "history_rows" => count(drop.contents.total.history_rows),
+            "history_bytes" => count(drop.contents.total.history_bytes),
+            "private_tables" => count(drop.contents.private_tables),
+            "temporary_tables" => count(drop.contents.temporary_tables),
+            "sequences" => count(drop.contents.sequences), "views" => count(drop.contents.views),
+            "exports" => count(drop.contents.exports.files),
+            "verified_by" => drop.purged_micros.map(|_| VERIFICATION.to_owned()),
+            "contents" => serde_json::to_string(&drop.contents).ok(),
         }
     };
     statement.snapshot.drops.iter().map(one).collect()
+}
+
+/// The rows of `keyspan.erasures`: all for the operator, its own for a tenant.
+pub fn erasures(statement: &StatementContext) -> Vec<Row> {
+    let purge_error = statement.instance.as_ref().and_then(|instance| instance.purges.error());
+    let one = |tenant: Option<&TenantId>, (number, erasure): (&u64, &Arc<Erasure>)| {
+        let size = &erasure.size;
+        row! {
+            "tenant" => tenant.map(ToString::to_string), "number" => count(*number), "kind" => erasure.kind.name(),
+            "table_name" => erasure.table_name.clone(),
+            "what" => Some(erasure.what.clone()).filter(|what| !what.is_empty()),
+            "requested_by" => erasure.requested_by.clone(),
+            "requested_at" => Cell::Micros(erasure.requested_micros),
+            "rows" => count(size.rows), "cells" => count(size.cells), "bytes" => count(size.bytes),
+            "history_rows" => count(size.history_rows), "history_bytes" => count(size.history_bytes),
+            "invisible_at" => Cell::Micros(erasure.invisible_micros),
+            "deadline" => Cell::Micros(erasure.deadline_micros), "purge" => erasure.state(),
+            "purge_error" => purge_error.clone().filter(|_| erasure.is_pending() && statement.operator),
+            "purged_at" => erasure.purged_micros.map_or(Cell::Null, Cell::Micros),
+            "verified_by" => erasure.purged_micros.map(|_| VERIFICATION.to_owned()),
+        }
+    };
+    let snapshot = &statement.snapshot;
+    let own = |tenant: &TenantId| {
+        let erasures = snapshot.private_of(Some(tenant)).into_iter().flat_map(|private| &private.erasures);
+        erasures.map(|erasure| one(Some(tenant), erasure)).collect::<Vec<_>>()
+    };
+    match statement.rows.as_ref().and_then(|rows| rows.tenant()) {
+        Some(tenant) => own(tenant),
+        None if statement.operator => {
+            let shared = snapshot.erasures.iter().map(|erasure| one(None, erasure));
+            shared.chain(snapshot.private.keys().flat_map(own)).collect()
+        }
+        None => Vec::new(),
+    }
 }
 
 /// A count as a `bigint`.

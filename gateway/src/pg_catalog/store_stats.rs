@@ -1,5 +1,5 @@
 //! The inside of the store, for the operator: `keyspan.segments`, `keyspan.tablets`, `keyspan.compactions`,
-//! `keyspan.memory`.
+//! `keyspan.memory`, `keyspan.clock`.
 //!
 //! Each is read when a statement names it: what the store tells then
 //! ([`Store::inspect`](keyspan_storage::Store::inspect)), not what the statement's pin sees. A store that shows nothing
@@ -12,7 +12,7 @@ use super::{
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, instance::Instance, resources};
 use keyspan_storage::{
-    TableName,
+    ClockInfo, TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
 };
 use std::fmt::Write;
@@ -44,6 +44,18 @@ pub fn compactions(statement: &StatementContext) -> Vec<Row> {
 pub fn memory(statement: &StatementContext) -> Vec<Row> {
     let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
     memory_areas(instance, instance.catalog.store().inspect().as_ref())
+}
+
+/// The row of `keyspan.clock`.
+pub fn clock(statement: &StatementContext) -> Vec<Row> {
+    let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
+    let one = |info: ClockInfo| {
+        row! {
+            "store_time" => Cell::Micros(info.store_micros), "wall_time" => Cell::Micros(info.wall_micros),
+            "held" => info.is_held,
+        }
+    };
+    instance.catalog.store().clock().map(one).into_iter().collect()
 }
 
 /// The name that SQL has for a table of the store: its own for the catalog's, and for one that is being made or

@@ -109,6 +109,7 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         next_column_id: _,
         next_family_id: _,
         retired: _,
+        erasing: _,
         comments: _,
     } = found.as_ref();
     for column in columns {

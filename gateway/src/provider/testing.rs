@@ -96,6 +96,7 @@ pub(super) fn table(
         next_column_id: 100,
         next_family_id: 100,
         retired: Vec::new(),
+        erasing: Vec::new(),
         comments: keyspan_catalog::Comments::default(),
     })
 }

@@ -99,6 +99,15 @@ pub fn batch(lines: &[String]) -> Result<RecordBatch> {
         .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
 }
 
+/// Lines as the answer of an EXPLAIN.
+///
+/// # Errors
+/// None that is known.
+pub fn lines(lines: &[String]) -> Result<SendableRecordBatchStream> {
+    let rows = futures::stream::iter([Ok(batch(lines)?)]);
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), rows)))
+}
+
 struct Lines {
     out: Vec<String>,
     analyze: bool,

@@ -83,6 +83,7 @@ pub(crate) fn snapshot() -> Snapshot {
         next_column_id: 11,
         next_family_id: 2,
         retired: Vec::new(),
+        erasing: Vec::new(),
         comments: keyspan_catalog::Comments::default(),
     };
     let tenant = |id: &str, oid, owner| {
@@ -118,6 +119,7 @@ pub(crate) fn snapshot() -> Snapshot {
             role("bob", 16_393, false, &["aa"]),
         ]
         .into(),
+        erasures: keyspan_catalog::Erasures::new(),
         drops: Vec::new(),
         mock_nonce: None,
     }

@@ -17,7 +17,7 @@ use crate::{
     sql::ast::session::Isolation,
     write_set::conflict,
 };
-use keyspan_catalog::{Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId};
+use keyspan_catalog::{Edit, Error, ErrorKind, PrivateEdit, Snapshot, Table, TableId, TenantId, erasure::Target};
 use keyspan_storage::Pin;
 use std::{
     collections::BTreeSet,
@@ -93,6 +93,20 @@ impl Definitions {
             PrivateEdit::CreateTable(table) => Some(table.id),
             PrivateEdit::AlterTable(change) => Some(change.1.id),
             PrivateEdit::DropTable(id) => Some(*id),
+            _ => None,
+        };
+        self.edits.iter().filter_map(table).collect()
+    }
+
+    /// Whether something is erased.
+    pub(super) fn erases(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit, PrivateEdit::Erase(_)))
+    }
+
+    /// The tables whose rows are erased as a range: shared ones that were truncated.
+    pub(super) fn truncated(&self) -> BTreeSet<TableId> {
+        let table = |edit: &PrivateEdit| match edit {
+            PrivateEdit::Erase(order) if matches!(order.target, Target::Rows { .. }) => Some(order.table),
             _ => None,
         };
         self.edits.iter().filter_map(table).collect()

@@ -386,7 +386,7 @@ pub(crate) fn modify_families(
     Ok(())
 }
 
-/// The table with other families. Removes cells of dropped families, and cells that the rules have condemned until now:
+/// The table with other families. Removes cells of dropped families and erased columns, and cells that the rules have condemned until now:
 /// a looser rule must not bring them back. In the active memtable they are removed here; for older data the rule is
 /// kept as a past rule.
 fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Table {
@@ -404,7 +404,7 @@ fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Ta
         }
     }
     let only_adds = old.schema.families.iter().all(|(name, family)| keeps(name) && !changes(name, &family.gc));
-    if only_adds {
+    if only_adds && !old.schema.loses_cells_in(&descriptor.schema) {
         return changed;
     }
     for (key, slot) in &table.active.slots {
@@ -412,7 +412,7 @@ fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Ta
         let cells = table.cells(row, None);
         let count = cells.len();
         let mut left = row::live(&old.schema, cells, now_micros);
-        left.retain(|cell| keeps(&cell.family));
+        left.retain(|cell| keeps(&cell.family) && !descriptor.schema.is_erased(&cell.family, &cell.qualifier));
         if left.len() < count {
             changed.active.set(key, Some(Slot { stamp: slot.stamp, row: changed.encode(&left) }));
         }

@@ -46,7 +46,7 @@ impl ColumnarScan for Engine {
         for (segment, ranges) in positions(&table, &request)? {
             let id = segment.meta().id;
             let dead = table.deletion_vectors.get(&id).cloned().unwrap_or_default();
-            let families = rules(&table, segment.meta().stamp, pin.now_micros);
+            let families = with_erased(&table, rules(&table, segment.meta().stamp, pin.now_micros));
             let clean = segment.clean(&CleanRequest {
                 ranges: &ranges,
                 span: &request.span,
@@ -130,6 +130,15 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
         }
     }
     Ok(found)
+}
+
+/// The rules, so that no row group with cells of a family with erased columns is clean: they are read row by row, which
+/// leaves those cells out, until a purge has rewritten the segments.
+fn with_erased(table: &Table, mut rules: BTreeMap<u32, Vec<(GcRule, i64)>>) -> BTreeMap<u32, Vec<(GcRule, i64)>> {
+    for number in table.descriptor.schema.erased.keys().filter_map(|family| table.descriptor.number_of(family)) {
+        rules.entry(number).or_default().push((GcRule::MaxAgeMicros(1), i64::MAX));
+    }
+    rules
 }
 
 /// The rules for cells that are as of a stamp, by family, each with the time at which it is evaluated.

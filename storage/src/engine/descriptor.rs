@@ -1,6 +1,6 @@
 //! A table's name and families, and the numbers that identify them on disk.
 
-use crate::{Error, Family, FamilyName, History, Result, TableName, TableSchema};
+use crate::{Error, Family, FamilyName, History, Result, TableName, TableSchema, model::ErasedColumns};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,6 +34,9 @@ pub(crate) struct LoggedDescriptor {
     /// Whether it is the [history table](super::history) of the table of this name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     past: bool,
+    /// Columns that are erased and not purged yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    erased: ErasedColumns,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +108,7 @@ impl Descriptor {
             next_family: self.names.len() as u32,
             history: self.schema.history,
             past: past_of.is_some(),
+            erased: self.schema.erased.clone(),
             name: past_of.unwrap_or_else(|| name.clone()),
         }
     }
@@ -128,6 +132,7 @@ impl LoggedDescriptor {
             schema.families.insert(name, family);
         }
         schema.history = self.history;
+        schema.erased = self.erased;
         let name = if self.past { self.name.history_table() } else { self.name };
         Some((name, Descriptor { number: self.table, schema, numbers, names }))
     }

@@ -1,6 +1,6 @@
 //! Which cells a compaction removes from rows, and when that is worth it. Pure.
 //!
-//! A cell is garbage if its family was dropped, if a *past rule* had condemned it before the rule was replaced (this
+//! A cell is garbage if its family was dropped, if its column is erased, if a *past rule* had condemned it before the rule was replaced (this
 //! concerns segments of earlier stamps), or if its family's rule condemns it. The rules are applied in the order in
 //! which they were in force, as [`row::live`] does: a cell that one rule removes does not count for the next.
 //!
@@ -10,7 +10,10 @@
 use super::{cells, descriptor::Descriptor, manifest::PastRule};
 use crate::{Cell, GcRule, TableSchema, row};
 use bytes::Bytes;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The share of a family's cells in a segment, in percent, from which on their age is a reason to compact.
 const GARBAGE_PERCENT: i64 = 20;
@@ -78,8 +81,9 @@ impl Garbage {
             Some(past.chain([now]).filter(|(rule, _)| *rule != GcRule::KeepAll).collect())
         });
         let rules: Vec<Option<Vec<(GcRule, i64)>>> = rules.collect();
-        let keeps_all = rules.iter().all(|rules| rules.as_ref().is_some_and(Vec::is_empty));
-        Sieve { descriptor: Arc::clone(&self.descriptor), gc_micros: self.gc_micros, past, rules, keeps_all }
+        let erased = self.descriptor.names().map(|name| schema.erased_in(name?).cloned()).collect();
+        let keeps_all = schema.erased.is_empty() && rules.iter().all(|rules| rules.as_ref().is_some_and(Vec::is_empty));
+        Sieve { erased, descriptor: Arc::clone(&self.descriptor), gc_micros: self.gc_micros, past, rules, keeps_all }
     }
 }
 
@@ -91,6 +95,8 @@ pub(crate) struct Sieve {
     past: Vec<FormerRule>,
     /// By family number: each rule, and the time at which it is evaluated; `None` if the family was dropped.
     rules: Vec<Option<Vec<(GcRule, i64)>>>,
+    /// The erased qualifiers by family number; `None` if there are none.
+    erased: Vec<Option<BTreeSet<Vec<u8>>>>,
     /// Whether no row can lose a cell.
     keeps_all: bool,
 }
@@ -124,6 +130,10 @@ impl Sieve {
         let mut index = 0;
         cells::decode(row).any(|cell| {
             index = if cell.new_column { 0 } else { index + 1 };
+            let erased = self.erased.get(cell.family as usize).and_then(Option::as_ref);
+            if erased.is_some_and(|erased| erased.contains(cell.qualifier)) {
+                return true;
+            }
             match self.rules.get(cell.family as usize) {
                 Some(Some(rules)) => rules.iter().any(|(rule, now)| rule.condemns(index, cell.timestamp, *now)),
                 _ => true,

@@ -43,7 +43,9 @@ pub(crate) use runs::{BLOCK_BYTES, Scratch};
 use self::{finish::Step, loader::Loader};
 use super::{
     Engine,
+    descriptor::Descriptor,
     maintain::Maintenance,
+    state::State,
     writer::{Queued, Request},
 };
 use crate::{Error, KeyRange, Load, LoadColumn, NewRows, Result, TableName, Validation, row};
@@ -85,6 +87,8 @@ pub(crate) struct Loads(Mutex<Vec<Weak<Shared>>>);
 /// The part of a load that is shared with those who may end it.
 struct Shared {
     name: TableName,
+    /// The table's at the beginning of the load.
+    descriptor: Arc<Descriptor>,
     maintenance: Arc<Maintenance>,
     /// The store's lock. It is only upgraded under the loader's lock, and released first: a caller that ends the load
     /// has waited for both.
@@ -179,6 +183,19 @@ impl Loads {
         }
     }
 
+    /// Ends the loads into a table that began before its families changed: they cannot be committed any more, and their
+    /// files may have cells that are gone.
+    pub(crate) fn end_outdated(&self, state: &State) {
+        let loads: Vec<Arc<Shared>> = self.loads().iter().filter_map(Weak::upgrade).collect();
+        for load in loads {
+            let now = state.tables.get(&load.name).map(|table| &table.descriptor);
+            if now.is_none_or(|now| !Arc::ptr_eq(now, &load.descriptor)) {
+                load.cancelled.store(true, Ordering::SeqCst);
+                load.end();
+            }
+        }
+    }
+
     /// Ends all loads of a store that is closed; their files are removed.
     pub(crate) fn end_all(&self) {
         let loads: Vec<Arc<Shared>> = self.loads().iter().filter_map(Weak::upgrade).collect();
@@ -219,9 +236,10 @@ impl Engine {
         let buffer_bytes = usize::try_from(buffer_bytes).unwrap_or_default();
         let maintenance = Arc::clone(&self.maintenance);
         let how = (buffer_bytes.max(1), Arc::clone(&cancelled));
-        let loader = Loader::new(Arc::clone(&maintenance), name.clone(), descriptor, columns, how);
+        let loader = Loader::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), columns, how);
         let shared = Arc::new(Shared {
             name: name.clone(),
+            descriptor,
             maintenance,
             store: self.lock.clone(),
             cancelled,

@@ -62,11 +62,50 @@ impl Engine {
         // Reads in progress may have put rows back.
         self.shared.rows.clear();
         let after = self.removed_and_written();
-        Ok(PurgeReport {
-            files_deleted: after.files_deleted - before.files_deleted,
-            bytes_deleted: after.bytes_deleted - before.bytes_deleted,
-            bytes_written: after.bytes_written - before.bytes_written,
+        Ok(after.since(before))
+    }
+
+    /// See [`Store::purge_cells`](crate::Store::purge_cells). As [`purge_ranges`](Self::purge_ranges), but for cells of
+    /// all rows of the tables: every older segment is rewritten, boundaries stay, and so do loads that know the tables
+    /// as they are.
+    pub(super) async fn purge_cells_of(&self, tables: &[TableName]) -> Result<PurgeReport> {
+        let totals = self.removed_and_written();
+        let maintenance = Arc::clone(&self.maintenance);
+        blocking(move || {
+            maintenance.loads.end_outdated(&maintenance.shared.published.load());
+            Ok(())
         })
+        .await?;
+        self.flush().await?;
+        let (maintenance, tables) = (Arc::clone(&self.maintenance), tables.to_vec());
+        let before = self.run_low_priority(move || {
+            let before = maintenance.segments_from_now_on();
+            let purges: Vec<(TableName, Purge)> =
+                tables.into_iter().map(|table| (table, Purge { range: KeyRange::all(), before })).collect();
+            while maintenance.compact_next(&CompactionRequest { before: None, purges: &purges })? {}
+            Ok(before)
+        });
+        let before = before.await?;
+        self.shared.rows.clear();
+        // Replaced segments of other tables are waited for too: there are ever fewer of them that are that old.
+        loop {
+            let maintenance = Arc::clone(&self.maintenance);
+            let age_max_micros = self.pin_age_max_micros;
+            let is_held = blocking(move || {
+                let shared = &maintenance.shared;
+                shared.pins.expire(shared.clock.now(), age_max_micros);
+                maintenance.collect();
+                let manifest = maintenance.manifest();
+                Ok(maintenance.files.has_unnamed_before(&manifest.manifest, before))
+            });
+            if !is_held.await? {
+                break;
+            }
+            self.check_open()?;
+            tokio::time::sleep(PINS_LOOK_EVERY).await;
+        }
+        self.shared.rows.clear();
+        Ok(self.removed_and_written().since(totals))
     }
 
     /// Totals of removed and written files since the store was opened.

@@ -6,13 +6,13 @@
 //! what is needed: the table or its history was recreated, or the history of a range was purged.
 
 use super::{
-    Engine, apply, blocking,
+    Engine, apply, blocking, history,
     maintain::Maintenance,
     pins::PinnedState,
     read::{HistoryReader, Parts, Reading},
     state::State,
 };
-use crate::{Result, RowStream, Scan, TableName, store::failed};
+use crate::{HistorySize, KeyRange, Pin, Result, RowStream, Scan, TableName, store::failed};
 use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 
@@ -40,6 +40,32 @@ impl Engine {
             reader.rows(&state, &table, scan)
         };
         Ok(stream::once(waited).try_flatten().boxed())
+    }
+}
+
+impl Engine {
+    /// See [`Store::history_size`](crate::Store::history_size).
+    pub(super) async fn size_of_history(
+        &self,
+        table: &TableName,
+        rows: &KeyRange,
+        pin: Option<Pin>,
+    ) -> Result<HistorySize> {
+        let pin = pin.unwrap_or_else(|| self.pin_now());
+        let held = apply::pinned_state(&pin)?;
+        let state = held.state()?;
+        state.table(table)?;
+        let Some(past) = state.tables.get(&table.history_table()) else { return Ok(HistorySize::default()) };
+        let owned = (held, Arc::clone(&self.shared));
+        let scan = Scan::of(history::range(rows));
+        let reading = Reading::new(owned, (past.clone(), Parts::All), scan, pin.now_micros, self.is_local)?;
+        let mut batches = reading.stream();
+        let mut size = HistorySize::default();
+        while let Some(batch) = batches.try_next().await? {
+            size.versions += batch.len() as u64;
+            size.bytes += batch.iter().map(|row| row.size() as u64).sum::<u64>();
+        }
+        Ok(size)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The engine over the machine's file system and over the simulated one.
 
 mod cases;
+mod clock;
 mod compaction;
 mod conforms;
 mod crash;

@@ -2,7 +2,7 @@
 
 use super::Resolved;
 use crate::{
-    Cell, Error, FamilyChange, KeyRange, Result, RowKey, RowMutation, RowSample, TableName, TableSchema,
+    Cell, Error, FamilyChange, HistorySize, KeyRange, Result, RowKey, RowMutation, RowSample, TableName, TableSchema,
     model::limits::TABLES_MAX, row,
 };
 use imbl::OrdMap;
@@ -166,6 +166,16 @@ impl Table {
             };
         }
         rows
+    }
+
+    /// The versions that history keeps of rows in a range.
+    pub(super) fn history_size(&self, range: &KeyRange, now_micros: i64) -> HistorySize {
+        let forgotten = self.schema.history.map_or(i64::MAX, |history| history.forgotten_micros(now_micros));
+        let kept = self.history.iter().filter(|((key, stamp), _)| range.contains(key) && *stamp >= forgotten);
+        kept.fold(HistorySize::default(), |size, ((key, _), before)| {
+            let cells = before.as_ref().map_or(0, |cells| cells.iter().map(Cell::size).sum::<usize>());
+            HistorySize { versions: size.versions + 1, bytes: size.bytes + (key.len() + cells) as u64 }
+        })
     }
 
     fn modify_family(&mut self, name: &TableName, change: FamilyChange, now_micros: i64) -> Result<()> {

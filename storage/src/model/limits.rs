@@ -15,6 +15,8 @@ pub const ROW_BYTES_SOFT: usize = 100 << 20;
 pub const ROW_BYTES_MAX: usize = 256 << 20;
 /// Families of a table.
 pub const FAMILIES_MAX: usize = 100;
+/// Columns of a table whose cells are erased, but not purged yet.
+pub const ERASED_COLUMNS_MAX: usize = 10_000;
 /// Tables of a store.
 pub const TABLES_MAX: usize = 1_000;
 /// Mutations in one request, over all its rows.

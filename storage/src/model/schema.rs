@@ -3,7 +3,10 @@
 use super::{FamilyName, TableName, limits};
 use crate::{Error, FamilyChange, GcRule, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The qualifiers that are erased, by family.
+pub type ErasedColumns = BTreeMap<FamilyName, BTreeSet<Vec<u8>>>;
 
 /// How an aggregate family merges writes into a cell. Inputs are 64-bit integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +39,8 @@ pub struct Family {
 /// row has not changed since, and the current row is that version. Versions superseded longer ago than
 /// [`keep_micros`](Self::keep_micros) are dropped.
 ///
-/// History begins when it is switched on. It begins anew with every change of a family's rule and every drop of a
-/// family: cells that such a change removes are removed from history too. A deletion of a range is a purge and removes
+/// History begins when it is switched on. It begins anew with every change of a family's rule, every drop of a family
+/// and every erasure of a column: cells that such a change removes are removed from history too. A deletion of a range is a purge and removes
 /// history too, and so does the drop of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
@@ -77,12 +80,27 @@ pub struct TableSchema {
     /// [`keep_micros`](History::keep_micros).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
+    /// Columns whose cells are gone from every read, though files may still have them. Writes to them are refused, so
+    /// that no new cell goes with the old ones. [`Store::purge_cells`](crate::Store::purge_cells) removes the bytes;
+    /// then the column may be taken off this list.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub erased: ErasedColumns,
 }
 
 impl TableSchema {
     /// A table that keeps no history.
     pub fn of(families: impl Into<BTreeMap<FamilyName, Family>>) -> Self {
-        Self { families: families.into(), history: None }
+        Self { families: families.into(), ..Self::default() }
+    }
+
+    /// The erased qualifiers of a family; `None` if there are none.
+    pub fn erased_in(&self, family: &FamilyName) -> Option<&BTreeSet<Vec<u8>>> {
+        self.erased.get(family)
+    }
+
+    /// Whether a column is erased.
+    pub fn is_erased(&self, family: &FamilyName, qualifier: &[u8]) -> bool {
+        self.erased_in(family).is_some_and(|erased| erased.contains(qualifier))
     }
 
     /// The schema after a change by a commit with this stamp; not [checked](Self::check) yet. A change that removes
@@ -105,6 +123,15 @@ impl TableSchema {
             }
             FamilyChange::Drop(name) => {
                 schema.families.remove(&name).ok_or_else(|| absent(&name))?;
+                schema.erased.remove(&name);
+            }
+            FamilyChange::SetErased(name, qualifiers) => {
+                schema.families.get(&name).ok_or_else(|| absent(&name))?;
+                if qualifiers.is_empty() {
+                    schema.erased.remove(&name);
+                } else {
+                    schema.erased.insert(name, qualifiers);
+                }
             }
             FamilyChange::SetHistory(keep_micros) => {
                 schema.history = History::changed(schema.history, keep_micros, stamp_micros);
@@ -116,9 +143,13 @@ impl TableSchema {
         Ok(schema)
     }
 
-    /// Whether `next`, the schema after this one, lacks a family or has another rule for one.
+    /// Whether `next`, the schema after this one, lacks a family, has another rule for one, or erases a column.
     pub(crate) fn loses_cells_in(&self, next: &Self) -> bool {
+        let erases = |(family, qualifiers): (&FamilyName, &BTreeSet<Vec<u8>>)| {
+            qualifiers.iter().any(|qualifier| !self.is_erased(family, qualifier))
+        };
         self.families.iter().any(|(name, family)| next.families.get(name) != Some(family))
+            || next.erased.iter().any(erases)
     }
 
     /// The schema with a history that begins at a commit with this stamp.
@@ -137,6 +168,11 @@ impl TableSchema {
         }
         if self.history.is_some_and(|history| history.keep_micros < limits::HISTORY_MICROS_MIN) {
             return Err(Error::Invalid("history must be kept for at least a millisecond".into()));
+        }
+        let erased = self.erased.values().map(BTreeSet::len).sum::<usize>();
+        if erased > limits::ERASED_COLUMNS_MAX {
+            let limit = limits::ERASED_COLUMNS_MAX;
+            return Err(Error::TooMany { what: "columns that are being erased", count: erased, limit });
         }
         self.families.values().try_for_each(|family| family.gc.check())
     }

@@ -49,6 +49,9 @@ pub fn check_load(table: &TableName, schema: &TableSchema, columns: &[LoadColumn
         check_family(table, schema, family)?;
         check_plain(schema, family)?;
         check_column(qualifier)?;
+        if schema.is_erased(family, qualifier) {
+            return Err(erased_column(family, qualifier));
+        }
         if columns[..at].contains(&columns[at]) {
             return Err(Error::Invalid(format!("a column of family {family:?} is named twice")));
         }
@@ -78,6 +81,7 @@ fn check_mutation(table: &TableName, schema: &TableSchema, mutation: &Mutation, 
     if let Some(family) = mutation.family() {
         check_family(table, schema, family)?;
     }
+    check_erased(schema, mutation)?;
     match mutation {
         Mutation::SetCell { family, qualifier, timestamp, value } => {
             check_plain(schema, family)?;
@@ -99,6 +103,28 @@ fn check_mutation(table: &TableName, schema: &TableSchema, mutation: &Mutation, 
         Mutation::DeleteFromColumn { qualifier, .. } => check_column(qualifier),
         Mutation::DeleteFromFamily { .. } | Mutation::DeleteFromRow => Ok(()),
     }
+}
+
+/// # Errors
+/// [`ErasedColumn`](Error::ErasedColumn) for a write to a column whose old cells are not purged yet.
+fn check_erased(schema: &TableSchema, mutation: &Mutation) -> Result<()> {
+    if schema.erased.is_empty() {
+        return Ok(());
+    }
+    match mutation {
+        Mutation::SetCell { family, qualifier, .. }
+        | Mutation::AddToCell { family, qualifier, .. }
+        | Mutation::MergeToCell { family, qualifier, .. }
+            if schema.is_erased(family, qualifier) =>
+        {
+            Err(erased_column(family, qualifier))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn erased_column(family: &FamilyName, qualifier: &[u8]) -> Error {
+    Error::ErasedColumn { family: family.to_string(), qualifier: qualifier.escape_ascii().to_string() }
 }
 
 /// # Errors

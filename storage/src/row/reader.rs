@@ -51,7 +51,8 @@ impl RowReader {
     /// Whether the newest cell of a column of this family is live at any time. With [`keep_empty`](Scan::keep_empty) a
     /// backend may leave out the unselected cells of a row once it has kept one such cell.
     pub fn newest_always_lives(&self, family: &FamilyName) -> bool {
-        self.schema.families.get(family).is_some_and(|family| !family.gc.condemns(0, i64::MIN, i64::MAX))
+        self.schema.erased_in(family).is_none()
+            && self.schema.families.get(family).is_some_and(|family| !family.gc.condemns(0, i64::MIN, i64::MAX))
     }
 
     /// The scan's result for a row with these cells, in [order](Cell::order); `None` if the row is not returned.

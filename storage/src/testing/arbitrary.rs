@@ -73,6 +73,8 @@ pub enum Maintenance {
     Finish,
     /// Deleted rows with this prefix are purged; the pins are dropped.
     Purge(&'static str),
+    /// Cells of erased columns and dropped families are purged; the pins are dropped.
+    PurgeCells,
     /// The store is closed and opened again; the pins are dropped.
     Reopen,
     /// The process is killed, and another opens the store; the pins are dropped.
@@ -84,7 +86,7 @@ pub enum Maintenance {
 impl Maintenance {
     /// Whether pins survive it.
     pub fn keeps_pins(self) -> bool {
-        self.keeps_store() && !matches!(self, Self::Purge(_))
+        self.keeps_store() && !matches!(self, Self::Purge(_) | Self::PurgeCells)
     }
 
     /// Whether the store is the same instance afterwards.
@@ -172,6 +174,7 @@ pub fn maintenance() -> impl Strategy<Value = Maintenance> {
         2 => Just(Maintenance::BeginFlush),
         2 => Just(Maintenance::Finish),
         1 => select(vec!["a", "b", "k", "k2"]).prop_map(Maintenance::Purge),
+        1 => Just(Maintenance::PurgeCells),
         1 => Just(Maintenance::Reopen),
         1 => Just(Maintenance::Kill),
         1 => any::<u64>().prop_map(Maintenance::Crash),
@@ -331,16 +334,21 @@ fn rule() -> impl Strategy<Value = ReadModifyWrite> {
     ]
 }
 
+/// Unions and intersections of rules, nested.
+fn nested_rule() -> impl Strategy<Value = GcRule> {
+    let leaf = prop_oneof![(1u32..4).prop_map(GcRule::MaxVersions), (5i64..20).prop_map(age)];
+    leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![vec(inner.clone(), 1..4).prop_map(GcRule::Union), vec(inner, 1..4).prop_map(GcRule::Intersection)]
+    })
+}
+
 fn family_change() -> impl Strategy<Value = FamilyChange> {
-    let rule = || {
-        prop_oneof![
-            Just(GcRule::KeepAll),
-            (1u32..4).prop_map(GcRule::MaxVersions),
-            (5i64..20).prop_map(age),
-            Just(GcRule::Union(vec![GcRule::MaxVersions(2), age(9)])),
-        ]
-    };
+    let rule = || prop_oneof![1 => Just(GcRule::KeepAll), 5 => nested_rule()];
     prop_oneof![
+        // Always the same column of a family: only a purge permits to take one off the list.
+        1 => select(vec!["a", "c", "sum"]).prop_map(|name| {
+            FamilyChange::SetErased(family(name), [b"pp".to_vec()].into())
+        }),
         4 => (plain_family(), rule()).prop_map(|(family, gc)| FamilyChange::SetGc(family, gc)),
         1 => rule().prop_map(|gc| FamilyChange::Create(family("e"), Family { gc, aggregate: None })),
         1 => select(vec!["e", "b"]).prop_map(|name| FamilyChange::Drop(family(name))),

@@ -44,7 +44,8 @@ cases! { CASES
     filters: each_filter, rows_by_key, duplicates_count_each, filters_come_after_columns, bad_filters_are_refused;
     gc: reads_agree_with_each_rule, a_row_of_condemned_cells_is_gone, semantics_6_deleting_newer_cells_brings_none_back,
         semantics_6_loosening_a_rule_brings_none_back, semantics_6_age_condemns_for_ever,
-        semantics_6_the_clock_never_goes_back, a_stricter_rule_holds_at_once, a_write_may_be_condemned_at_once;
+        semantics_6_the_clock_never_goes_back, a_stricter_rule_holds_at_once, a_write_may_be_condemned_at_once,
+        erased_columns_are_gone_at_once;
     time: semantics_2_stamps_grow, semantics_2_a_commit_has_one_stamp, semantics_2_a_write_after_a_read_is_newest,
         semantics_2_client_timestamps_are_bounded;
     commits: rows_are_visible_together, a_refused_commit_leaves_nothing, writes_apply_in_order,
@@ -64,7 +65,7 @@ cases! { OF_HISTORY
     history: rows_as_they_were, a_timestamp_lies_between_commits, absent_rows_are_absent, the_past_is_read_as_the_present_is,
         history_begins_and_ends, semantics_7_what_cannot_be_asked, keeping_longer_brings_nothing_back,
         semantics_7_a_purge_takes_history_along, semantics_6_what_was_condemned_then_is_not_shown,
-        a_change_of_rules_begins_anew, several_changes_in_one_commit, every_kind_of_write_is_kept, a_pin_keeps_its_past;
+        a_change_of_rules_begins_anew, an_erased_column_has_no_past, sizes_of_history, several_changes_in_one_commit, every_kind_of_write_is_kept, a_pin_keeps_its_past;
 }
 
 /// Runs every case against a new store.

@@ -49,7 +49,7 @@ where
             if !maintenance.keeps_pins() {
                 pair.pins = Default::default();
             }
-            if let Maintenance::Purge(_) = maintenance {
+            if let Maintenance::Purge(_) | Maintenance::PurgeCells = maintenance {
                 // The purge waits for those who hold rows that it must remove.
                 (pair.subject.release)();
             }

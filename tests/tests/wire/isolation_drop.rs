@@ -96,9 +96,10 @@ async fn the_dry_run_of_a_drop_counts_what_the_certificate_does() -> Result<()> 
     }
     operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
     let certificate = rows(&operator, "SELECT tables, rows, bytes FROM keyspan.drops").await?.concat();
+    let cells = rows(&operator, "SELECT cells FROM keyspan.drops").await?.concat();
     assert!(certificate.starts_with("2|5|"), "{certificate}");
     let [tables, rows, bytes] = certificate.split('|').collect::<Vec<_>>()[..] else { anyhow::bail!(certificate) };
-    assert_eq!(total, format!("Total: {tables} tables, {rows} rows, {bytes} bytes"));
+    assert_eq!(total, format!("Total: {tables} tables, {rows} rows, {cells} cells, {bytes} bytes"));
     Ok(())
 }
 

@@ -134,9 +134,17 @@ async fn commit_defined(
         }
     }
     let count = written.row_count();
+    // What was truncated of shared tables goes as a range too, with its history. The transaction's own rows come after.
+    for id in open.definitions.truncated() {
+        let table = after.tables.get(&id).cloned();
+        written.ranges.extend(table.map(|table| (table, KeyRange::all())));
+    }
     let writes = Writes { reserved, ..written.into_writes() };
     held.committed(editing.commit(rows, &edit, writes).await?);
     open.definitions.used(tenant, &after);
+    if open.definitions.erases() {
+        instance.purges.wake();
+    }
     Ok(count)
 }
 

@@ -18,7 +18,11 @@ use crate::{
 };
 use bytes::Bytes;
 use imbl::OrdMap;
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 /// Slots whose rows are prefetched together.
 const TOUCHED_SLOTS: usize = 32;
@@ -87,6 +91,8 @@ struct RequestedFamily {
     columns: Vec<(Bytes, Vec<usize>)>,
     /// Rules that may condemn a newest cell, each with the time at which it is evaluated.
     rules: Vec<(GcRule, i64)>,
+    /// Erased qualifiers, whose cells a frozen memtable may still have.
+    erased: BTreeSet<Vec<u8>>,
 }
 
 impl RequestedColumns {
@@ -101,7 +107,9 @@ impl RequestedColumns {
             let columns = of_family.into_iter().collect();
             let mut rules = rules.remove(&number).unwrap_or_default();
             rules.retain(|(rule, _)| rule.condemns(0, i64::MIN, i64::MAX));
-            RequestedFamily { columns, rules }
+            let schema = &table.descriptor.schema;
+            let erased = table.descriptor.family(number).and_then(|family| schema.erased_in(family));
+            RequestedFamily { columns, rules, erased: erased.cloned().unwrap_or_default() }
         };
         let names = table.descriptor.names().zip(0..);
         let families = names.map(|(name, number)| name.map(|_| of_family(number))).collect();
@@ -117,6 +125,9 @@ impl RequestedColumns {
         let (mut family, mut passed) = (u32::MAX, 0);
         for cell in cells::decode(row).filter(|cell| cell.new_column) {
             let Some(Some(wanted)) = self.families.get(cell.family as usize) else { continue };
+            if wanted.erased.contains(cell.qualifier) {
+                continue;
+            }
             if family != cell.family {
                 (family, passed) = (cell.family, 0);
             }

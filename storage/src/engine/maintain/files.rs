@@ -77,6 +77,13 @@ impl Files {
         })
     }
 
+    /// Whether a segment of before an id that the manifest does not name is still in use, or could not be removed.
+    pub(crate) fn has_unnamed_before(&self, manifest: &Manifest, before: SegmentId) -> bool {
+        let named = named(manifest);
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.range(..before).any(|(id, _)| !named.contains(id))
+    }
+
     /// Files removed since the store was opened, and their bytes.
     pub(crate) fn removed(&self) -> (u64, u64) {
         (self.files_removed.load(Ordering::Relaxed), self.bytes_removed.load(Ordering::Relaxed))

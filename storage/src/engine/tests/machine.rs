@@ -111,6 +111,7 @@ impl Machine {
             Maintenance::Flush => flush(&engine).await?,
             Maintenance::Compact => compact(&engine).await?,
             Maintenance::Purge(prefix) => drop(engine.purge(&[(table(), KeyRange::prefix(prefix))]).await?),
+            Maintenance::PurgeCells => drop(engine.purge_cells(&[table()]).await?),
             Maintenance::BeginFlush => self.begin(tokio::spawn(async move { flush(&engine).await })).await,
             Maintenance::BeginCompact => self.begin(tokio::spawn(async move { compact(&engine).await })).await,
             _ => {}

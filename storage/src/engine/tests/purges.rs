@@ -1,7 +1,7 @@
 //! Files after a purge, and when a purge ends.
 
 use super::*;
-use crate::{KeyRange, RowMutation};
+use crate::{FamilyChange, KeyRange, RowMutation};
 use std::{fs, path::PathBuf};
 
 /// Occurs in every key that must vanish, and nowhere else. Its bytes are distinct, so that no codec splits it.
@@ -36,6 +36,55 @@ fn marked(folder: &Path) -> Vec<PathBuf> {
         [MARK, &digits].iter().any(|mark| bytes.windows(mark.len()).any(|part| part == mark.as_bytes()))
     };
     all_files(folder).into_iter().filter(holds).collect()
+}
+
+fn cell(qualifier: &'static str, value: &str) -> Mutation {
+    let (family, qualifier) = (FamilyName::new("f").unwrap(), Bytes::from_static(qualifier.as_bytes()));
+    Mutation::SetCell { family, qualifier, timestamp: None, value: value.to_owned().into() }
+}
+
+fn erase(qualifiers: &[&str]) -> Vec<FamilyChange> {
+    let qualifiers = qualifiers.iter().map(|qualifier| qualifier.as_bytes().to_vec()).collect();
+    vec![FamilyChange::SetErased(FamilyName::new("f").unwrap(), qualifiers)]
+}
+
+/// The values of an erased column, and of its past, leave every file: bases, deltas, the log, memtables; and they stay
+/// gone when the store is opened again.
+#[tokio::test]
+async fn no_file_has_a_cell_of_an_erased_column_after_a_purge() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || EngineOptions { compacts: false, ..EngineOptions::new(folder.path()) };
+    let engine = Engine::open(options()).await.unwrap();
+    let history = Some(crate::History { keep_micros: 3_600_000_000, since_micros: 0 });
+    engine.create_table(&table(), TableSchema { history, ..schema(GcRule::KeepAll) }).await.unwrap();
+    let write = async |round: u32| {
+        let row = |number: u32| RowMutation {
+            key: key(&format!("row-{number:04}")),
+            mutations: vec![cell("p", &format!("{MARK} {round} {number}")), cell("q", &format!("kept {round}"))],
+        };
+        engine.mutate_rows(&table(), (0..200).map(row).collect()).await.unwrap();
+    };
+    write(0).await;
+    engine.compact(None).await.unwrap();
+    write(1).await;
+    engine.flush().await.unwrap();
+    write(2).await;
+    assert!(marked(folder.path()).len() > 2);
+    engine.modify_families(&table(), erase(&["p"])).await.unwrap();
+    let seen = async |engine: &Engine| {
+        let rows = rows(engine).await;
+        let cells = rows.iter().flat_map(|row| &row.cells);
+        (rows.len(), cells.filter(|cell| cell.qualifier == "p").count())
+    };
+    assert_eq!(seen(&engine).await, (200, 0));
+    assert!(!marked(folder.path()).is_empty());
+    engine.purge_cells(&[table()]).await.unwrap();
+    assert_eq!((marked(folder.path()), seen(&engine).await), (vec![], (200, 0)));
+    engine.modify_families(&table(), erase(&[])).await.unwrap();
+    assert_eq!(seen(&engine).await, (200, 0));
+    drop(engine);
+    let engine = Engine::open(options()).await.unwrap();
+    assert_eq!((marked(folder.path()), seen(&engine).await), (vec![], (200, 0)));
 }
 
 async fn purge(engine: &Engine) {

@@ -1,7 +1,7 @@
 //! Garbage collection: a condemned cell is never read, and never reappears.
 
 use crate::{
-    Cell, FamilyChange, GcRule, Mutation, Scan, StoreExt,
+    Cell, Columns, ErrorKind, FamilyChange, GcRule, Mutation, Scan, StoreExt,
     testing::notation::{Subject, delete_between, family, set, table},
 };
 
@@ -164,4 +164,32 @@ pub(super) async fn a_write_may_be_condemned_at_once(s: &Subject) {
     check(s, "older than the rule keeps", &[NEW, MID]).await;
     s.write("k", vec![Mutation::DeleteFromRow, set("f:q", 12_000_000, "now the first")]).await;
     check(s, "in the same row", &["f:q@12000000=now the first"]).await;
+}
+
+/// Erases columns of family `a`.
+pub(super) async fn erase(s: &Subject, qualifiers: &[&str]) {
+    let qualifiers = qualifiers.iter().map(|qualifier| qualifier.as_bytes().to_vec()).collect();
+    s.store.modify_families(&table(), vec![FamilyChange::SetErased(family("a"), qualifiers)]).await.unwrap();
+}
+
+pub(super) async fn erased_columns_are_gone_at_once(s: &Subject) {
+    s.create_plain().await;
+    s.write("k", vec![set("a:p", 1, "x"), set("a:p", 2, "y"), set("a:q", 1, "stays"), set("b:p", 1, "stays")]).await;
+    s.write("only", vec![set("a:p", 1, "x")]).await;
+    erase(s, &["p"]).await;
+    let want = &["k: a:q@1=stays b:p@1=stays"];
+    s.check("other columns stay", want).await;
+    let empty = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::all() };
+    s.check_scan("a row of erased cells is gone", empty, &["k:"]).await;
+    for refused in [set("a:p", 3, "z"), set("a:p", 1, "x")] {
+        assert_eq!(s.refuse("k", vec![refused]).await.kind(), ErrorKind::Erasing);
+    }
+    s.write("k", vec![delete_between("a:p", 0, Some(9)), set("a:pp", 1, "new")]).await;
+    s.check("and a write keeps it so", &["k: a:pp@1=new a:q@1=stays b:p@1=stays"]).await;
+    // After a purge the column may be used again, and is empty.
+    s.store.purge_cells(&[table()]).await.unwrap();
+    erase(s, &[]).await;
+    s.check("no cell is back", &["k: a:pp@1=new a:q@1=stays b:p@1=stays"]).await;
+    s.write("k", vec![set("a:p", 1, "again")]).await;
+    s.check("it takes new ones", &["k: a:p@1=again a:pp@1=new a:q@1=stays b:p@1=stays"]).await;
 }

@@ -353,3 +353,40 @@ pub(super) async fn a_pin_keeps_its_past(s: &Subject) {
     modify(s, vec![FamilyChange::SetHistory(None)]).await;
     s.check_scan("whatever becomes of the table", then(3 * SECOND), &["k: a:q@1=v"]).await;
 }
+
+pub(super) async fn an_erased_column_has_no_past(s: &Subject) {
+    create_plain(s).await;
+    at(s, 2, "k", vec![set("a:p", 1, "gone"), set("a:q", 1, "one")]).await;
+    at(s, 3, "k", vec![set("a:p", 2, "gone too"), set("a:q", 1, "two")]).await;
+    s.clock.set(4 * SECOND);
+    super::gc::erase(s, &["p"]).await;
+    assert_eq!(since(s).await, Some(4 * SECOND));
+    assert_eq!(refusal(s, 3 * SECOND).await, ErrorKind::TooOld);
+    s.clock.set(5 * SECOND);
+    check(s, 4, &["k: a:q@1=two"]).await;
+    at(s, 6, "k", vec![set("a:q", 1, "three")]).await;
+    s.clock.set(7 * SECOND);
+    check(s, 5, &["k: a:q@1=two"]).await;
+    // That the column may be used again takes nothing from history.
+    s.store.purge_cells(&[table()]).await.unwrap();
+    super::gc::erase(s, &[]).await;
+    assert_eq!(since(s).await, Some(4 * SECOND));
+    check(s, 5, &["k: a:q@1=two"]).await;
+}
+
+pub(super) async fn sizes_of_history(s: &Subject) {
+    create_plain(s).await;
+    let versions = async |rows: &KeyRange| s.store.history_size(&table(), rows, None).await.unwrap().versions;
+    assert_eq!(versions(&KeyRange::all()).await, 0);
+    at(s, 2, "k", vec![set("a:q", 1, "one")]).await;
+    at(s, 3, "k", vec![set("a:q", 1, "two")]).await;
+    at(s, 4, "l", vec![set("a:q", 1, "one")]).await;
+    at(s, 5, "k", vec![Mutation::DeleteFromRow]).await;
+    let before = s.store.pin().await.unwrap();
+    assert_eq!((versions(&KeyRange::all()).await, versions(&KeyRange::prefix("k")).await), (4, 3));
+    assert!(s.store.history_size(&table(), &KeyRange::all(), None).await.unwrap().bytes > 0);
+    s.store.drop_row_range(&table(), "k".into()).await.unwrap();
+    assert_eq!(versions(&KeyRange::all()).await, 1);
+    let then = s.store.history_size(&table(), &KeyRange::all(), Some(before)).await.unwrap();
+    assert_eq!(then.versions, 4);
+}

@@ -146,7 +146,7 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         HINT: In the operator's database every table has a leading column tenant; raw() shows the key as _key.
         op> CREATE TABLE u (a int PRIMARY KEY) WITH (fillfactor = 70)
         42P16: unrecognized parameter "fillfactor"
-        HINT: There are key_encoding, salt, on_bad_value, on_bad_key, history, and for each family its name with .max_versions, .max_age, .aggregate, .encoding.
+        HINT: There are key_encoding, salt, on_bad_value, on_bad_key, history, and for each family its name with .gc, .max_versions, .max_age, .aggregate, .encoding.
         op> CREATE TABLE u (a int PRIMARY KEY) WITH (nix.max_versions = 70)
         42703: family "nix" of relation "u" does not exist
         op> SELECT * FROM u

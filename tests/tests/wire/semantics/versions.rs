@@ -245,3 +245,146 @@ async fn a_table_or_tenant_that_comes_again_is_empty() -> Result<()> {
     "#]])
     .await
 }
+
+#[tokio::test]
+async fn rules_are_unions_and_intersections() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int, c int, FAMILY m (b), FAMILY n (c)) WITH (m.gc = 'versions > 3 OR (age > 7 days AND versions > 1)')
+        (0)
+        a> INSERT INTO t VALUES ('x', 1, 1)
+        (1)
+        a> UPDATE t SET b = 2
+        (1)
+        a> UPDATE t SET b = 3
+        (1)
+        a> UPDATE t SET b = 4
+        (1)
+        a> SELECT count(*) FROM cells('t') WHERE family = 'm'
+        3
+        op> EXPLAIN ALTER TABLE t SET (m.gc = 'versions > 1', n.gc = 'age > 1 day')
+        Alter Table t (dry run: nothing is changed)
+          family m: versions > 1 instead of versions > 3 OR (age > 7 days AND versions > 1): 2 cells, 28 bytes
+          family n: age > 1 day instead of none: 0 cells, 0 bytes
+        Rows of which nothing is left: 0
+        (no rows)
+        op> ALTER TABLE t SET (m.max_versions = 2)
+        22023: max_versions and max_age cannot change the rule of family "m"
+        DETAIL: Its rule is 'versions > 3 OR (age > 7 days AND versions > 1)'.
+        HINT: Give it another: SET (m.gc = '…').
+        op> ALTER TABLE t SET (m.gc = 'versions > 0')
+        22023: invalid value for parameter "m.gc": "versions > 0"
+        DETAIL: "versions > 0" would keep nothing.
+        HINT: A rule is like 'versions > 3 OR (age > 7 days AND versions > 1)', or none.
+        op> ALTER TABLE t SET (m.gc = '')
+        22023: invalid value for parameter "m.gc": ""
+        DETAIL: It ends too early.
+        HINT: A rule is like 'versions > 3 OR (age > 7 days AND versions > 1)', or none.
+        op> ALTER TABLE t SET (m.gc = 'versions > 3 OR size > 5')
+        22023: invalid value for parameter "m.gc": "versions > 3 OR size > 5"
+        DETAIL: "size", at character 17, is not expected there.
+        HINT: A rule is like 'versions > 3 OR (age > 7 days AND versions > 1)', or none.
+        op> ALTER TABLE t SET (m.gc = 'versions > 3 AND versions > 5')
+        22023: invalid value for parameter "m.gc": "versions > 3 AND versions > 5"
+        DETAIL: "versions > 3" AND "versions > 5": one of the two decides alone, whatever a cell is.
+        HINT: A rule is like 'versions > 3 OR (age > 7 days AND versions > 1)', or none.
+        op> ALTER TABLE t SET (m.gc = 'versions > 3', m.max_age = '1 day')
+        22023: parameter "m.gc" is given with max_versions or max_age
+        HINT: Say all of it in one rule.
+        op> ALTER TABLE t SET (m.gc = 'versions > 1')
+        (0)
+        a> SELECT value FROM cells('t') WHERE family = 'm'
+        \x00000004
+        op> ALTER TABLE t SET (m.gc = none)
+        (0)
+        a> SELECT count(*) FROM cells('t') WHERE family = 'm'
+        1
+        a> EXPLAIN ALTER TABLE t SET (m.gc = none)
+        0A000: EXPLAIN ALTER TABLE of a shared table is not supported
+        HINT: Shared tables are changed in the operator's database.
+        op> EXPLAIN ANALYZE ALTER TABLE t SET (m.gc = none)
+        0A000: EXPLAIN ANALYZE of a statement that writes is not supported
+        op> EXPLAIN ALTER TABLE nix SET (m.gc = none)
+        42P01: relation "nix" does not exist
+    "#]])
+    .await
+}
+
+#[tokio::test]
+async fn whole_prefixes_are_erased() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (who text, number int, v text, PRIMARY KEY (who, number)) WITH (history = '1 day')
+        (0)
+        a> INSERT INTO t VALUES ('ana', 1, 'x'), ('ana', 2, 'y'), ('anabel', 1, 'z'), ('bo', 1, 'x')
+        (4)
+        s> INSERT INTO t VALUES ('ana', 1, 'other')
+        (1)
+        a> DELETE FROM t WHERE who = 'ana' AND v = 'x' ERASE
+        0A000: DELETE … ERASE of rows that are not whole prefixes of the primary key is not supported
+        DETAIL: History is kept by key: rows that another condition chooses may have had other values.
+        HINT: Compare the first columns of the primary key with =, and nothing else; TRUNCATE erases all rows.
+        a> DELETE FROM t WHERE v = 'x' ERASE
+        0A000: DELETE … ERASE of rows that are not whole prefixes of the primary key is not supported
+        DETAIL: History is kept by key: rows that another condition chooses may have had other values.
+        HINT: Compare the first columns of the primary key with =, and nothing else; TRUNCATE erases all rows.
+        a> DELETE FROM t WHERE who = 'ana' OR number = 1 ERASE
+        0A000: DELETE … ERASE of rows that are not whole prefixes of the primary key is not supported
+        DETAIL: History is kept by key: rows that another condition chooses may have had other values.
+        HINT: Compare the first columns of the primary key with =, and nothing else; TRUNCATE erases all rows.
+        a> DELETE FROM t WHERE who = 'ana' RETURNING v ERASE
+        0A000: RETURNING of DELETE … ERASE is not supported
+        a> BEGIN
+        (0)
+        a> DELETE FROM t WHERE who = 'ana' ERASE
+        25001: DELETE ... ERASE cannot run inside a transaction block
+        a> ROLLBACK
+        (0)
+        a> DELETE FROM t WHERE who = 'bo' AND number = 1 ERASE
+        (1)
+        a> DELETE FROM t WHERE who = 'nobody' ERASE
+        (0)
+        a> DELETE FROM t WHERE who = 'ana' ERASE
+        (2)
+        a> SELECT * FROM t
+        anabel | 1 | z
+        s> SELECT * FROM t
+        ana | 1 | other
+        s> SELECT kind, rows FROM keyspan.erasures
+        (no rows)
+        a> SELECT tenant, number, kind, table_name, what, requested_by, rows, cells, history_rows FROM keyspan.erasures ORDER BY number
+        alto | 1 | prefix | t | 1 prefix of (who, number) | alto | 1 | 1 | 1
+        alto | 2 | prefix | t | 1 prefix of (who, number) | alto | 0 | 0 | 0
+        alto | 3 | prefix | t | 1 prefix of (who, number) | alto | 2 | 2 | 2
+        op> DELETE FROM t WHERE who = 'ana' ERASE
+        0A000: DELETE … ERASE of rows that are not whole prefixes of the primary key is not supported
+        DETAIL: History is kept by key: rows that another condition chooses may have had other values.
+        HINT: Compare the first columns of the primary key with =, and nothing else; TRUNCATE erases all rows.
+        op> DELETE FROM t WHERE tenant = 'altostrat' AND who = 'ana' ERASE
+        (1)
+        op> SELECT tenant, number, kind, requested_by, rows FROM keyspan.erasures ORDER BY tenant, number
+        alto | 1 | prefix | alto | 1
+        alto | 2 | prefix | alto | 0
+        alto | 3 | prefix | alto | 2
+        altostrat | 1 | prefix | keyspan | 1
+        op> CREATE TABLE erase (erase bool PRIMARY KEY)
+        (0)
+        a> DELETE FROM erase WHERE erase
+        (0)
+        a> DELETE FROM erase erase
+        (0)
+        op> CREATE ROLE nell LOGIN PASSWORD 'pass word'
+        (0)
+        a> ALTER SYSTEM CONFIRM CLOCK
+        42501: permission denied for ALTER SYSTEM
+        a> ALTER SYSTEM SET work_mem = 1
+        0A000: ALTER SYSTEM is not supported
+        HINT: The server's options are those of its command line; ALTER SYSTEM CONFIRM CLOCK is there.
+        op> ALTER SYSTEM CONFIRM CLOCK
+        (0)
+        op> SELECT store_time <= wall_time, held FROM keyspan.clock
+        t | f
+        a> SELECT * FROM keyspan.clock
+        42P01: relation "keyspan.clock" does not exist
+        POSITION: 15
+    "#]])
+    .await
+}
