@@ -25,6 +25,7 @@ mod wire {
     pub mod isolation;
     pub mod isolation_drop;
     pub mod isolation_random;
+    pub mod limits;
     pub mod login;
     pub mod notifications;
     pub mod operator;

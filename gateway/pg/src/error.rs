@@ -6,7 +6,7 @@
 //! message.
 
 use keyspan_catalog::ErrorKind as CatalogKind;
-use keyspan_storage::ErrorKind as StoreKind;
+use keyspan_storage::{ErrorKind as StoreKind, engine::REQUEST_BYTES_MAX};
 use std::fmt;
 use subject::Subject;
 
@@ -349,7 +349,7 @@ impl From<keyspan_storage::Error> for SqlError {
 
 impl From<&keyspan_storage::Error> for SqlError {
     fn from(error: &keyspan_storage::Error) -> Self {
-        let hint = store_hint(error.kind()).map(str::to_owned);
+        let hint = store_hint(error).map(str::to_owned);
         let (state, text) = (store_state(error.kind()), with_causes(error));
         match without_files(error) {
             Some(message) => Self { hint, ..Self::of_server_file(state, message, text) },
@@ -370,7 +370,7 @@ impl From<&keyspan_catalog::Error> for SqlError {
             (CatalogKind::Store | CatalogKind::Conflict, Some(store)) => store_state(store.kind()),
             (kind, _) => catalog_state(kind),
         };
-        let hint = || error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned);
+        let hint = || error.store().and_then(store_hint).map(str::to_owned);
         Self {
             detail: error.detail.clone(),
             hint: error.hint.clone().or_else(hint),
@@ -431,8 +431,11 @@ fn store_state(kind: StoreKind) -> SqlState {
 }
 
 /// The remedy for an error of the store, where its message does not say it.
-fn store_hint(kind: StoreKind) -> Option<&'static str> {
-    match kind {
+fn store_hint(error: &keyspan_storage::Error) -> Option<&'static str> {
+    if let keyspan_storage::Error::TooLarge { limit: REQUEST_BYTES_MAX, .. } = error {
+        return Some("Write fewer rows at a time.");
+    }
+    match error.kind() {
         StoreKind::PinExpired => Some("Run the statement again, in a new transaction."),
         StoreKind::NoSpace => Some("Reads go on. Writes do again when there is room."),
         StoreKind::Corrupt => Some("Nothing was served from the damaged part. Restore the file from a backup."),

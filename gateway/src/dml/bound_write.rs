@@ -1,7 +1,8 @@
 //! A write whose table and SELECT are resolved, once: its parameters are typed, EXPLAIN shows its plan, and it runs.
 
 use super::{
-    insert, merge,
+    insert::{self, NewRows},
+    merge,
     needs::on_target,
     returning::{self, Returned},
     target::{FAILING_ROW, Target},
@@ -10,7 +11,10 @@ use super::{
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::Query,
-    sql::ast::{Statement, merge::Merge},
+    sql::{
+        ast::{Statement, merge::Merge},
+        write::{OnConflict, on_conflict},
+    },
     write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -122,6 +126,24 @@ impl<'a> BoundWrite<'a> {
     /// Those of planning.
     pub(crate) async fn plan(&self, query: &Query) -> Result<LogicalPlan> {
         query.plan(&self.select).await
+    }
+
+    /// The table that is written.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The rows of an INSERT of new rows that returns nothing; `None` for any other write.
+    ///
+    /// # Errors
+    /// 42501; those of the plan; 42601, 428C9.
+    pub(crate) async fn new_rows(&self, query: &Query, parameters: &[ScalarValue]) -> Result<Option<NewRows>> {
+        let Kind::Insert(insert, named) = &self.kind else { return Ok(None) };
+        if self.returning.is_some() || on_conflict(insert)? != OnConflict::Fail {
+            return Ok(None);
+        }
+        query.statement_context().authorize()?;
+        NewRows::read(query, (&self.target, named, &self.select), insert, parameters).await.map(Some)
     }
 
     /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one

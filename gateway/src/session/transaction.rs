@@ -7,7 +7,7 @@
 use crate::write_set::COMMIT_BYTES_MAX;
 use crate::write_set::ReadSet;
 use crate::write_set::WriteSet;
-use crate::write_set::check_mutations;
+use crate::write_set::check_cells;
 use crate::write_set::too_large;
 use crate::write_set::written_bytes;
 mod commit;
@@ -64,7 +64,7 @@ struct OpenTransaction {
     tables: BTreeMap<TableId, Arc<Table>>,
     buffered: Arc<Buffered>,
     bytes: usize,
-    mutations: usize,
+    cells: usize,
     reads: Vec<ReadSet>,
     /// What it holds by FOR UPDATE and FOR SHARE.
     locks: Arc<Locks>,
@@ -89,7 +89,7 @@ struct Savepoint {
     name: String,
     buffered: Arc<Buffered>,
     bytes: usize,
-    mutations: usize,
+    cells: usize,
     /// How many times rows had been relied on.
     reads: usize,
     /// The locks until then.
@@ -234,7 +234,7 @@ impl Session {
             tables: BTreeMap::new(),
             buffered: Arc::default(),
             bytes: 0,
-            mutations: 0,
+            cells: 0,
             reads: Vec::new(),
             _held: UntilEnd(locks.clone()),
             locks,
@@ -265,7 +265,7 @@ impl Session {
             name: name.to_owned(),
             buffered: open.buffered.clone(),
             bytes: open.bytes,
-            mutations: open.mutations,
+            cells: open.cells,
             reads: open.reads.len(),
             locks: open.locks.mark(),
             pending: self.notifications.pending().mark(),
@@ -286,7 +286,7 @@ impl Session {
         open.savepoints.truncate(at + 1);
         let to = &open.savepoints[at];
         open.buffered = to.buffered.clone();
-        (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
+        (open.bytes, open.cells, open.read_only) = (to.bytes, to.cells, to.read_only);
         open.reads.truncate(to.reads);
         open.locks.rollback_to(to.locks);
         self.notifications.pending().rollback_to(to.pending);
@@ -476,8 +476,8 @@ impl Session {
             return Ok(());
         };
         open.bytes += written.bytes;
-        open.mutations += written.mutations;
-        check_mutations(open.mutations)?;
+        open.cells += written.cells;
+        check_cells(open.cells)?;
         if open.bytes > COMMIT_BYTES_MAX {
             return Err(too_large());
         }
