@@ -158,11 +158,11 @@ impl Load {
     }
 
     /// The rows of an INSERT, more than a commit holds, on their way into the table, whole or not at all: past the log,
-    /// or in parts where nobody else sees the table. `None` if neither is possible: then no row is taken from `rows`.
+    /// or in parts where nobody else sees the table. `None` if neither is possible.
     ///
     /// # Errors
     /// What evaluating a default finds; the store's.
-    async fn whole(session: &Session, view: View, table: Arc<Table>, rows: &mut Vec<NewRow>) -> Result<Option<Self>> {
+    async fn whole(session: &Session, view: View, table: Arc<Table>) -> Result<Option<Self>> {
         let target = Target::of_table(&view, table);
         let bulk = match session.in_transaction() {
             true if session.writes_apart(&target.table).is_none() => return Ok(None),
@@ -175,7 +175,6 @@ impl Load {
         let named = (0..target.columns.len()).collect();
         let mut load = Self::begin(session, view, target, named, (Destination::Table, false)).await?;
         load.bulk = bulk;
-        rows.drain(..).for_each(|row| load.put(row));
         Ok(Some(load))
     }
 

@@ -67,9 +67,8 @@ pub(crate) async fn run(
         let ended = rows.is_none();
         waiting.add(target, rows.unwrap_or_default());
         if may_load && waiting.are_too_many() {
-            let load = Load::whole(session, query.view.clone(), target.table.clone(), &mut waiting.rows).await?;
-            match load {
-                Some(load) => return load_rest(session, (query, target), load, source).await,
+            match Load::whole(session, query.view.clone(), target.table.clone()).await? {
+                Some(load) => return load_all(session, (query, target), load, (waiting.rows, source)).await,
                 None => may_load = false,
             }
         }
@@ -92,28 +91,27 @@ pub(crate) async fn run(
     }
 }
 
-/// Loads what there is, and the rest of the source.
-async fn load_rest(
+/// Loads rows that were read, and the rest of the source.
+async fn load_all(
     session: &mut Session,
     (query, target): (&Query, &Target),
     mut load: Load,
-    mut source: NewRows,
+    (first, mut source): (Vec<NewRow>, NewRows),
 ) -> Result<Inserted> {
     let needs = query.statement_context().needs.clone();
-    let mut count = load.rows.len() as u64;
-    loop {
-        let rows = source.next(query, target).await?;
-        let ended = rows.is_none();
-        for row in rows.unwrap_or_default() {
+    let (mut rows, mut count) = (Some(first), 0);
+    while let Some(some) = rows {
+        for row in some {
             load.put(row);
             count += 1;
+            if load.is_full() {
+                session.authorize(&needs)?;
+                load.write(session, false).await.map_err(|Failed { error, .. }| error)?;
+            }
         }
-        if ended || load.is_full() {
-            session.authorize(&needs)?;
-            load.write(session, ended).await.map_err(|Failed { error, .. }| error)?;
-        }
-        if ended {
-            return Ok(Inserted::Stored(count));
-        }
+        rows = source.next(query, target).await?;
     }
+    session.authorize(&needs)?;
+    load.write(session, true).await.map_err(|Failed { error, .. }| error)?;
+    Ok(Inserted::Stored(count))
 }
