@@ -2,7 +2,8 @@
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
 use crate::{
-    DropCertificate, MockNonce, PrivateEdit, Quotas, Role, RoleName, SettingDefaults, Table, TableId, Tenant, TenantId,
+    DropCertificate, MockNonce, PrivateEdit, ProtoDescriptor, Quotas, Role, RoleName, SettingDefaults, Table, TableId,
+    Tenant, TenantId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,12 @@ pub enum Edit {
     AlterTable(Table),
     /// Drops a table with its rows.
     DropTable(TableId),
+    /// A new protobuf descriptor of the operator's. Its OID is the catalog's next.
+    CreateProto(ProtoDescriptor),
+    /// A descriptor of the operator's with other files, which the tables that use it get.
+    ReplaceProto(ProtoDescriptor),
+    /// Drops a descriptor of the operator's, by OID.
+    DropProto(u32),
     /// Changes of the private relations of a tenant, given by id and OID: all of them or none.
     ChangePrivate(TenantId, u32, Vec<PrivateEdit>),
     /// A new role.

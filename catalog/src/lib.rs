@@ -28,6 +28,7 @@ pub mod edit;
 // Objects of a snapshot: definitions and their rules. Pure.
 pub mod comment;
 pub mod private;
+pub mod proto;
 pub mod rights;
 pub mod role;
 pub mod sequence;
@@ -56,6 +57,7 @@ pub use ids::{FamilyId, RoleName, TableId, TenantId};
 pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
 pub use mapping::Encoding;
 pub use private::{Private, PrivateEdit};
+pub use proto::{ProtoDescriptor, ProtoMessage};
 pub use rights::{AclItem, ObjectKind, ObjectRights, Privileges};
 pub use role::{Membership, MockNonce, Role, ScramSecret, SettingDefaults};
 pub use sequence::{Sequence, SequenceOptions, SequenceState};

@@ -5,8 +5,8 @@ use crate::pg::{fields, names::KEYSPAN, types};
 use arrow::datatypes::{DataType, Field, IntervalUnit, SchemaRef};
 use std::sync::{Arc, LazyLock};
 
-/// The relation of the schema `keyspan` in which a tenant sees its own rows.
-const USAGE: &str = "usage";
+/// The relations of the schema `keyspan` in which a tenant sees its own rows.
+const OF_TENANTS: &[&str] = &["proto_messages", "usage"];
 
 const RELATIONS: &str = include_str!("system_relations/relations.txt");
 
@@ -36,7 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Relation> {
 /// Whether a session sees a relation: those of the schema `keyspan` are the operator's, but for what a tenant may see
 /// of itself.
 pub fn is_visible(relation: &Relation, operator: bool) -> bool {
-    operator || relation.schema != KEYSPAN || relation.name == USAGE
+    operator || relation.schema != KEYSPAN || OF_TENANTS.contains(&relation.name)
 }
 
 /// The system relation of this name.

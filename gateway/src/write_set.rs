@@ -3,9 +3,11 @@
 //! `dml` and `point` fill a [`WriteSet`]; the session appends it to its transaction or commits it by itself.
 
 use crate::pg::error::{Result, SqlError, SqlState};
+use bytes::Bytes;
 use keyspan_catalog::{Table, TableId, table::MARKER_FAMILY, tenant_store::Writes};
 use keyspan_storage::{
-    KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange, model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
+    FamilyName, KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange,
+    model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +26,9 @@ pub struct WriteSet {
     pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// The rows that it relied on.
     pub reads: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    /// Rows whose messages in a column, by its place in the target, are given as jsonb: what their descriptors do not
+    /// know is to be kept.
+    pub(crate) messages: Vec<(RowKey, usize)>,
     pub(crate) bytes: usize,
     /// Cells, as [`CELLS_MAX`] counts them.
     pub(crate) cells: usize,
@@ -84,6 +89,38 @@ impl WriteSet {
             }
         }
         Ok(self)
+    }
+
+    /// Gives a cell that is written another value.
+    ///
+    /// # Errors
+    /// 54000 above [`COMMIT_BYTES_MAX`].
+    pub(crate) fn set_value(
+        &mut self,
+        table: &Table,
+        key: &RowKey,
+        cell: (&FamilyName, &Bytes),
+        to: Bytes,
+    ) -> Result<()> {
+        let mutations = self.rows.get_mut(&table.id).and_then(|(_, rows)| rows.get_mut(key));
+        for mutation in mutations.into_iter().flatten() {
+            if let Mutation::SetCell { family, qualifier, value, .. } = mutation
+                && (&*family, &*qualifier) == cell
+            {
+                self.bytes = self.bytes.saturating_sub(value.len()) + to.len();
+                *value = to.clone();
+            }
+        }
+        self.check_bytes()
+    }
+
+    /// The value that a cell of a row gets; `None` if it gets none.
+    pub(crate) fn value(&self, table: &Table, key: &RowKey, cell: (&FamilyName, &Bytes)) -> Option<&Bytes> {
+        let (_, rows) = self.rows.get(&table.id)?;
+        rows.get(key)?.iter().rev().find_map(|mutation| match mutation {
+            Mutation::SetCell { family, qualifier, value, .. } if (family, qualifier) == cell => Some(value),
+            _ => None,
+        })
     }
 
     /// Whether the row is written already.

@@ -32,6 +32,7 @@ mod wire {
     pub mod postgres;
     pub mod privileges;
     pub mod process;
+    pub mod protobuf;
     pub mod protocol;
     pub mod purge;
     pub mod purge_reader;

@@ -112,6 +112,8 @@ states! {
     LOCK_NOT_AVAILABLE = "55P03";
     /// A setting that is read-only.
     CANT_CHANGE_RUNTIME_PARAM = "55P02";
+    /// A name that means several objects.
+    AMBIGUOUS_ALIAS = "42P09";
     /// Columns that do not fit the clause.
     INVALID_COLUMN_REFERENCE = "42P10";
     /// A statement that a transaction block does not allow.
@@ -469,7 +471,8 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::SequenceEnds => SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
         CatalogKind::InvalidGrant => SqlState::INVALID_GRANT_OPERATION,
-        CatalogKind::Recursion => SqlState::INVALID_OBJECT_DEFINITION,
+        CatalogKind::Recursion | CatalogKind::InvalidDescriptor => SqlState::INVALID_OBJECT_DEFINITION,
+        CatalogKind::Ambiguous => SqlState::AMBIGUOUS_ALIAS,
         CatalogKind::Reserved => SqlState::RESERVED_NAME,
         CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
         CatalogKind::Conflict => SqlState::SERIALIZATION_FAILURE,

@@ -182,7 +182,7 @@ fn values(row: &Row, table: &Table, columns: &[&Column]) -> Result<Vec<Value>> {
         ColumnPlace::Key(part) => Ok(parts[*part].clone()),
         ColumnPlace::Cell { family, qualifier, encoding } => {
             let cell = row.newest(family.as_str(), qualifier.as_bytes());
-            Ok(cell.map_or(Ok(Value::Null), |cell| mapping::decode(&cell.value, column.kind, *encoding))?)
+            Ok(cell.map_or(Ok(Value::Null), |cell| mapping::decode(&cell.value, column.kind, encoding))?)
         }
     };
     columns.iter().map(value).collect()

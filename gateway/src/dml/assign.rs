@@ -32,7 +32,17 @@ pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &Targ
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
         _ => mismatch(column, from),
     })?;
-    cast(value, from, column.kind, &|| mismatch(column, from))
+    let Some(message) = column.message() else { return cast(value, from, column.kind, &|| mismatch(column, from)) };
+    // The bytes of a message, which stay as they are.
+    if let Value::Bytes(bytes) = &value {
+        message.check(bytes)?;
+        return Ok(value);
+    }
+    match cast(value, from, column.kind, &|| mismatch(column, from))? {
+        // As it will be read: with the names of its fields in JSON, for example.
+        Value::Text(json) => Ok(message.decode(&message.encode(&json)?).unwrap_or(Value::Text(json))),
+        other => Ok(other),
+    }
 }
 
 /// The values of some columns of a row, cast.

@@ -2,7 +2,7 @@
 
 use super::{
     insert::{self, NewRows},
-    merge,
+    merge, messages,
     needs::on_target,
     returning::{self, Returned},
     target::{FAILING_ROW, Target},
@@ -161,7 +161,7 @@ impl<'a> BoundWrite<'a> {
         let (target, select) = (&self.target, &self.select);
         query.statement_context().authorize()?;
         let mut returned = Returned::new(self.returning);
-        let (writes, count) = match &self.kind {
+        let (mut writes, count) = match &self.kind {
             Kind::Insert(insert, named) => {
                 insert::run(query, (target, named, select), insert, parameters, &mut returned).await?
             }
@@ -169,6 +169,7 @@ impl<'a> BoundWrite<'a> {
             Kind::Delete => update_delete::delete(query, (target, select), parameters, ranges, &mut returned).await?,
             Kind::Merge(actions) => merge::run(query, (target, actions, select), parameters).await?,
         };
+        messages::keep_unknown(&query.view, target, &mut writes).await?;
         let answer = returned.answer(query, target, &self.called, parameters).await?;
         Ok((writes, count, answer.map(returning::Answer::into_stream)))
     }
