@@ -18,7 +18,7 @@ use self::bulk::Bulk;
 use crate::{
     dml::{
         ATTEMPTS_MAX,
-        assign::read,
+        assign::{as_read, read},
         defaults::{self, Defaults},
         insert::{LOOKUP_ROWS, NewRow, creation, existing},
         target::{Numbers, Target, TargetColumn},
@@ -222,7 +222,12 @@ impl Load {
     /// # Errors
     /// 22P02 and what else PostgreSQL's input functions find.
     pub(crate) fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
-        read(no_zero(text)?, self.target.columns[self.named[column]].kind)
+        let column = &self.target.columns[self.named[column]];
+        let value = read(no_zero(text)?, column.kind)?;
+        match column.message() {
+            Some(message) => as_read(message, value),
+            None => Ok(value),
+        }
     }
 
     /// A field of binary as a value of the column.
@@ -230,7 +235,8 @@ impl Load {
     /// # Errors
     /// 22P03 and what else PostgreSQL's receive functions find.
     pub(crate) fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
-        let kind = self.target.columns[self.named[column]].kind;
+        let column = &self.target.columns[self.named[column]];
+        let kind = column.kind;
         if let SqlType::Numeric { .. } = kind {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
                 SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
@@ -242,7 +248,11 @@ impl Load {
         if let Value::Text(text) = &value {
             no_zero(text)?;
         }
-        Ok(value.fit(kind)?.into_owned())
+        let value = value.fit(kind)?.into_owned();
+        match column.message() {
+            Some(message) => as_read(message, value),
+            None => Ok(value),
+        }
     }
 
     /// Adds a row, with a value for each of the columns.

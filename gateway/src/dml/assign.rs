@@ -11,7 +11,7 @@ use arrow::{
 };
 use datafusion::scalar::ScalarValue;
 use keyspan_catalog::{
-    SqlType, Value,
+    ProtoMessage, SqlType, Value,
     value::{calendar::MICROS_PER_DAY, interval::Interval as Span},
 };
 
@@ -38,8 +38,15 @@ pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &Targ
         message.check(bytes)?;
         return Ok(value);
     }
-    match cast(value, from, column.kind, &|| mismatch(column, from))? {
-        // As it will be read: with the names of its fields in JSON, for example.
+    as_read(message, cast(value, from, column.kind, &|| mismatch(column, from))?)
+}
+
+/// A jsonb for a column of messages as it will be read: with the names that fields have in JSON, for example.
+///
+/// # Errors
+/// For JSON that is no such message.
+pub(crate) fn as_read(message: &ProtoMessage, value: Value) -> Result<Value> {
+    match value {
         Value::Text(json) => Ok(message.decode(&message.encode(&json)?).unwrap_or(Value::Text(json))),
         other => Ok(other),
     }

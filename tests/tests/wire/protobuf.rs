@@ -134,13 +134,13 @@ async fn a_column_of_messages_is_a_jsonb() -> Result<()> {
     alto.batch_execute(upsert).await?;
     let sink = alto.copy_in::<_, Bytes>("COPY t (k, payload) FROM STDIN").await?;
     let mut sink = pin!(sink);
-    sink.send(Bytes::from_static(b"7\t{\"device\": \"g\"}\n")).await?;
+    sink.send(Bytes::from_static(b"7\t{\"device\": \"g\", \"air_celsius\": \"1\"}\n")).await?;
     assert_eq!(sink.finish().await?, 1);
     let out: Vec<Bytes> =
         alto.copy_out("COPY (SELECT k, payload FROM t WHERE k >= 5 ORDER BY k) TO STDOUT").await?.try_collect().await?;
     assert_eq!(
         String::from_utf8(out.concat())?,
-        "5\t{\"device\": \"e\"}\n6\t{\"device\": \"f\"}\n7\t{\"device\": \"g\"}\n"
+        "5\t{\"device\": \"e\"}\n6\t{\"device\": \"f\"}\n7\t{\"device\": \"g\", \"airCelsius\": 1.0}\n"
     );
     // Definitions and rows are there after a restart.
     let harness = harness.restart().await?;
@@ -173,6 +173,8 @@ async fn what_a_descriptor_does_not_know_outlives_updates() -> Result<()> {
            COMMIT;"#,
     )
     .await?;
+    // Rows that are rewritten keep it, too.
+    alto.batch_execute("ALTER TABLE t ADD COLUMN n int DEFAULT 3, ADD CHECK (payload->>'device' <> 'z')").await?;
     // The newer descriptor shows it.
     alto.batch_execute(&create("CREATE OR REPLACE", "telemetry", &telemetry(true))).await?;
     let expected = [
