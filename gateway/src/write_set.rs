@@ -6,8 +6,7 @@ use crate::pg::error::{Result, SqlError, SqlState};
 use bytes::Bytes;
 use keyspan_catalog::{Table, TableId, table::MARKER_FAMILY, tenant_store::Writes};
 use keyspan_storage::{
-    FamilyName, KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange,
-    model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
+    FamilyName, KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange, model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
