@@ -2,8 +2,8 @@
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
 use crate::{
-    DropCertificate, Erasure, MockNonce, PrivateEdit, Quotas, Role, RoleName, SettingDefaults, Table, TableId, Tenant,
-    TenantId, erasure::ErasureStep,
+    DropCertificate, Erasure, MockNonce, PrivateEdit, ProtoDescriptor, Quotas, Role, RoleName, SettingDefaults, Table,
+    TableId, Tenant, TenantId, erasure::ErasureStep,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,12 @@ pub enum Edit {
     EraseFromTable(Box<(Table, Vec<Erasure>)>),
     /// Drops a table with its rows.
     DropTable(TableId),
+    /// A new protobuf descriptor of the operator's. Its OID is the catalog's next.
+    CreateProto(ProtoDescriptor),
+    /// A descriptor of the operator's with other files, which the tables that use it get.
+    ReplaceProto(ProtoDescriptor),
+    /// Drops a descriptor of the operator's, by OID.
+    DropProto(u32),
     /// Changes of the private relations of a tenant, given by id and OID: all of them or none.
     ChangePrivate(TenantId, u32, Vec<PrivateEdit>),
     /// A new role.

@@ -46,6 +46,10 @@ pub enum ErrorKind {
     InUse,
     /// A grant makes no sense: a role would be a member of itself, or everybody could grant.
     InvalidGrant,
+    /// A protobuf descriptor is none, or lacks a part.
+    InvalidDescriptor,
+    /// A name means several objects.
+    Ambiguous,
     /// A view would read itself.
     Recursion,
     /// The name is reserved for the system.

@@ -132,7 +132,7 @@ mod tests {
         };
         let id = column(("id".into(), SqlType::Int4, None, None));
         let cells = columns.iter().enumerate();
-        let cells = cells.map(|(at, (kind, encoding))| column((format!("c{at}"), *kind, None, Some(*encoding))));
+        let cells = cells.map(|(at, (kind, encoding))| column((format!("c{at}"), *kind, None, Some(encoding.clone()))));
         let names = (0..columns.len()).map(|at| format!("c{at}")).collect();
         let definition = TableDefinition {
             name: "t".into(),

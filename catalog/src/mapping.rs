@@ -21,13 +21,14 @@
 //!
 //! [`Encoding::Text`] is the text that PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as in JSON, json as
 //! itself, everything else (NaN and the infinities too) as a JSON string of the text that PostgreSQL prints; arrays as
-//! arrays of these, with json as a string.
+//! arrays of these, with json as a string. [`Encoding::Protobuf`]: a jsonb as [`proto`](crate::proto) maps it; bytes are
+//! taken for a message as they are.
 
 #[cfg(test)]
 mod tests;
 
 use crate::{
-    Error, ErrorKind, Result, SqlType, Value,
+    Error, ErrorKind, ProtoMessage, Result, SqlType, Value,
     value::{
         array::{ARRAY_ITEMS_MAX, ItemType},
         calendar::{is_date, is_timestamp},
@@ -37,9 +38,10 @@ use crate::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 
 /// The encoding of a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
     /// Numbers big-endian, as HBase and Bigtable write them; text as UTF-8.
@@ -49,19 +51,36 @@ pub enum Encoding {
     Text,
     /// As JSON.
     Json,
+    /// As a protobuf message. The column is a jsonb.
+    Protobuf(ProtoMessage),
+}
+
+impl Encoding {
+    /// The message of a column in protobuf.
+    pub fn message(&self) -> Option<&ProtoMessage> {
+        match self {
+            Self::Protobuf(message) => Some(message),
+            _ => None,
+        }
+    }
 }
 
 /// Encodes a value that is not NULL.
 ///
 /// # Errors
 /// Those of [`Value::fit`] for a value that does not fit the type; [`BadValue`](crate::ErrorKind::BadValue) for NULL.
-pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes> {
+pub fn encode(value: &Value, kind: SqlType, encoding: impl Borrow<Encoding>) -> Result<Bytes> {
+    match (encoding.borrow(), value) {
+        (Encoding::Protobuf(message), Value::Text(json)) => return message.encode(json),
+        (Encoding::Protobuf(_), Value::Bytes(bytes)) => return Ok(bytes.clone()),
+        _ => {}
+    }
     let value = value.fit(kind)?;
     if *value == Value::Null {
         return Err(Error::new(ErrorKind::BadValue, "NULL has no bytes: it is an absent cell"));
     }
-    Ok(match encoding {
-        Encoding::Binary => encode_binary(&value, kind),
+    Ok(match encoding.borrow() {
+        Encoding::Binary | Encoding::Protobuf(_) => encode_binary(&value, kind),
         Encoding::Text => value.to_text(kind).into(),
         Encoding::Json => encode_json(&value, kind).into(),
     })
@@ -71,7 +90,8 @@ pub fn encode(value: &Value, kind: SqlType, encoding: Encoding) -> Result<Bytes>
 ///
 /// # Errors
 /// As for [`encode`].
-pub fn encode_into(value: &Value, kind: SqlType, encoding: Encoding, out: &mut Vec<u8>) -> Result<()> {
+pub fn encode_into(value: &Value, kind: SqlType, encoding: impl Borrow<Encoding>, out: &mut Vec<u8>) -> Result<()> {
+    let encoding = encoding.borrow();
     match (value, encoding) {
         // The most frequent types, without an intermediate copy.
         (Value::Text(text), Encoding::Binary) if kind == SqlType::Text => out.extend_from_slice(text.as_bytes()),
@@ -88,15 +108,20 @@ pub fn encode_into(value: &Value, kind: SqlType, encoding: Encoding, out: &mut V
 ///
 /// # Errors
 /// [`BadValue`](crate::ErrorKind::BadValue) for bytes that encode no value of the type.
-pub fn decode(bytes: &Bytes, kind: SqlType, encoding: Encoding) -> Result<Value> {
+pub fn decode(bytes: &Bytes, kind: SqlType, encoding: impl Borrow<Encoding>) -> Result<Value> {
+    let encoding = encoding.borrow();
     let decoded = match encoding {
         Encoding::Binary => decode_binary(bytes, kind),
         Encoding::Text => std::str::from_utf8(bytes).ok().and_then(|text| Value::parse(text, kind).ok()),
         Encoding::Json => decode_json(bytes, kind),
+        Encoding::Protobuf(message) => message.decode(bytes),
     };
     decoded.ok_or_else(|| {
         let shown = bytes[..bytes.len().min(SHOWN_BYTES_MAX)].escape_ascii();
-        let message = format!("stored value is not of type {kind}");
+        let message = match encoding.message() {
+            Some(message) => format!("stored value is no protobuf message {}", message.name()),
+            None => format!("stored value is not of type {kind}"),
+        };
         Error::new(ErrorKind::BadValue, message)
             .with_detail(format!("It has {} bytes and begins with \"{shown}\".", bytes.len()))
             .with_hint("The table's option on_bad_value = 'null' reads such values as NULL; raw() shows them.")

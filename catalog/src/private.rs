@@ -14,8 +14,9 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, Result, Sequence, SqlView, Table, TableId, TenantId,
-    erasure,
+    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Sequence, SqlView, Table,
+    TableId, TenantId, erasure,
+    proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
 };
@@ -49,6 +50,8 @@ pub struct Private {
     pub sequences: BTreeMap<u32, Arc<Sequence>>,
     /// The views, by OID.
     pub views: BTreeMap<u32, Arc<SqlView>>,
+    /// The protobuf descriptors, by OID.
+    pub protos: BTreeMap<u32, Arc<ProtoDescriptor>>,
     /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
     /// Owners and rights, by OID: of the tenant's relations, of shared tables in its database, and of its schema.
@@ -77,6 +80,12 @@ pub enum PrivateEdit {
     DropSequence(u32),
     /// A new view. Its OID is the catalog's next, or a reserved one.
     CreateView(Box<SqlView>),
+    /// A new protobuf descriptor. Its OID is the catalog's next.
+    CreateProto(Box<ProtoDescriptor>),
+    /// A descriptor with other files, which the tables that use it get.
+    ReplaceProto(Box<ProtoDescriptor>),
+    /// Drops a descriptor, by OID.
+    DropProto(u32),
     /// A changed view: the definition that it must still have, and the new one.
     AlterView(Box<(SqlView, SqlView)>),
     /// Drops a view.
@@ -113,14 +122,22 @@ impl Private {
         self.views.values().find(|view| view.name == name)
     }
 
+    /// The protobuf descriptor of this name.
+    pub fn proto(&self, name: &str) -> Option<&Arc<ProtoDescriptor>> {
+        self.protos.values().find(|descriptor| descriptor.name == name)
+    }
+
     /// Whether a relation has this name.
     pub fn has(&self, name: &str) -> bool {
         self.table(name).is_some() || self.sequence(name).is_some() || self.view(name).is_some()
     }
 
-    /// Whether a table, a sequence or a view has this OID.
+    /// Whether a table, a sequence, a view or a protobuf descriptor has this OID.
     pub fn has_oid(&self, oid: u32) -> bool {
-        self.tables.contains_key(&TableId(oid)) || self.sequences.contains_key(&oid) || self.views.contains_key(&oid)
+        self.tables.contains_key(&TableId(oid))
+            || self.sequences.contains_key(&oid)
+            || self.views.contains_key(&oid)
+            || self.protos.contains_key(&oid)
     }
 
     /// The relations of both, which have no OID in common.
@@ -130,6 +147,7 @@ impl Private {
         both.tables.extend(other.tables.iter().map(|(id, table)| (*id, table.clone())));
         both.sequences.extend(other.sequences.iter().map(|(id, sequence)| (*id, sequence.clone())));
         both.views.extend(other.views.iter().map(|(id, view)| (*id, view.clone())));
+        both.protos.extend(other.protos.iter().map(|(id, descriptor)| (*id, descriptor.clone())));
         both.spare.extend(&other.spare);
         both.rights.extend(other.rights.iter().map(|(oid, rights)| (*oid, rights.clone())));
         both
@@ -199,6 +217,22 @@ impl Private {
                 self.views
                     .remove(id)
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                self.rights.remove(id);
+            }
+            PrivateEdit::CreateProto(descriptor) => {
+                proto::check_new(&self.protos, descriptor)?;
+                if !self.spare.remove(&descriptor.id) {
+                    take_oid(descriptor.id)?;
+                }
+                self.protos.insert(descriptor.id, Arc::new(descriptor.as_ref().clone()));
+            }
+            PrivateEdit::ReplaceProto(descriptor) => {
+                proto::replace(&mut self.protos, descriptor)?;
+                proto::replace_in(&mut self.tables, descriptor, false)?;
+            }
+            PrivateEdit::DropProto(id) => {
+                let descriptor = proto::remove(&mut self.protos, *id)?;
+                proto::check_unused(self.tables.values(), &descriptor, false)?;
                 self.rights.remove(id);
             }
             PrivateEdit::Forget(spaces) => self.spare.retain(|space| !spaces.contains(space)),
@@ -360,7 +394,8 @@ fn same_keys(before: &Table, after: &Table) -> bool {
 /// The lengths of the expressions that a table's definition holds.
 fn table_texts(table: &Table) -> impl Iterator<Item = usize> {
     let defaults = table.columns.iter().filter_map(|column| column.default.as_ref()).map(|default| default.sql.len());
-    defaults.chain(table.checks.iter().map(|check| check.sql.len()))
+    let messages = table.columns.iter().filter_map(|column| Some(column.message()?.bytes()));
+    defaults.chain(table.checks.iter().map(|check| check.sql.len())).chain(messages)
 }
 
 fn check(table: &Table) -> Result<()> {

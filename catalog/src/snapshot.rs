@@ -2,9 +2,11 @@
 //! [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, Quotas, Relation,
-    Result, Role, RoleName, SettingDefaults, SqlView, Table, TableId, Tenant, TenantId, TenantState,
+    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, ProtoDescriptor,
+    ProtoMessage, Quotas, Relation, Result, Role, RoleName, SettingDefaults, SqlView, Table, TableId, Tenant, TenantId,
+    TenantState,
     erasure::{self, ErasureStep},
+    proto::objects as proto,
     sql_view,
 };
 use std::{
@@ -35,6 +37,8 @@ pub struct Snapshot {
     /// The temporary relations of a session: only in its own snapshots, never stored. Every change is checked against
     /// these views too, as against those of the tenant.
     pub temporary: Arc<Private>,
+    /// The operator's protobuf descriptors, by OID.
+    pub protos: BTreeMap<u32, Arc<ProtoDescriptor>>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// The certificates of dropped tenants, oldest first.
@@ -55,6 +59,7 @@ impl Default for Snapshot {
             tables: BTreeMap::new(),
             private: BTreeMap::new(),
             temporary: Arc::default(),
+            protos: BTreeMap::new(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
             erasures: Erasures::new(),
@@ -98,6 +103,17 @@ impl Snapshot {
                 next.tables.remove(id).ok_or_else(|| no_table(*id))?;
                 next.forget_rights(id.0);
                 next.check_views(self)?;
+            }
+            Edit::CreateProto(descriptor) => {
+                proto::check_new(&next.protos, descriptor)?;
+                next.take_oid(descriptor.id)?;
+                next.protos.insert(descriptor.id, Arc::new(descriptor.clone()));
+            }
+            Edit::ReplaceProto(descriptor) => next.replace_proto(descriptor)?,
+            Edit::DropProto(id) => {
+                let descriptor = proto::remove(&mut next.protos, *id)?;
+                let own = next.private.values().flat_map(|private| private.tables.values());
+                proto::check_unused(next.tables.values().chain(own), &descriptor, true)?;
             }
             Edit::ChangePrivate(tenant, oid, edits) => next.change_private(tenant, *oid, edits)?,
             Edit::CreateRole(role) => next.create_role(role)?,
@@ -272,6 +288,18 @@ impl Snapshot {
         Ok(())
     }
 
+    /// A descriptor of the operator's with other files; tables that use it, those of tenants too, get them.
+    fn replace_proto(&mut self, descriptor: &ProtoDescriptor) -> Result<()> {
+        proto::replace(&mut self.protos, descriptor)?;
+        proto::replace_in(&mut self.tables, descriptor, true)?;
+        for private in self.private.values_mut() {
+            if proto::is_used(private.tables.values(), descriptor, true) {
+                proto::replace_in(&mut Arc::make_mut(private).tables, descriptor, true)?;
+            }
+        }
+        Ok(())
+    }
+
     fn check_table(&self, table: &Table) -> Result<()> {
         if self.tables.values().any(|other| other.id != table.id && other.name == table.name) {
             let message = format!("relation \"{}\" already exists", table.name);
@@ -384,6 +412,29 @@ impl Snapshot {
         let role = self.roles.get_mut(role).ok_or_else(|| no_role(role))?;
         Arc::make_mut(role).connect.remove(id);
         Ok(())
+    }
+
+    /// The message that a column names, `message` or `descriptor:message`: of the operator's descriptors, and of the
+    /// tenant's own.
+    ///
+    /// # Errors
+    /// [`NoObject`](ErrorKind::NoObject); [`Ambiguous`](ErrorKind::Ambiguous) if several descriptors have the message.
+    pub fn proto_message(&self, tenant: Option<&TenantId>, named: &str) -> Result<ProtoMessage> {
+        proto::find(self.protos_in(tenant), named, ProtoDescriptor::message)
+    }
+
+    /// The same to read and write with.
+    ///
+    /// # Errors
+    /// As [`proto_message`](Self::proto_message).
+    pub fn proto_reader(&self, tenant: Option<&TenantId>, named: &str) -> Result<ProtoMessage> {
+        proto::find(self.protos_in(tenant), named, ProtoDescriptor::reader)
+    }
+
+    /// The protobuf descriptors that a tenant sees, its own first, and whether each is the operator's.
+    pub fn protos_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = (&Arc<ProtoDescriptor>, bool)> {
+        let own = self.private_of(tenant).into_iter().flat_map(|private| private.protos.values());
+        own.map(|own| (own, false)).chain(self.protos.values().map(|shared| (shared, true)))
     }
 
     /// The shared table of this name.

@@ -18,7 +18,7 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Comments, Encoding, FamilyId, KeySchema, SqlType, TableId};
+use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, SqlType, TableId};
 use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
@@ -156,6 +156,16 @@ pub struct Table {
     /// The comments.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
+}
+
+impl Column {
+    /// The message that its cells hold, if they hold protobuf.
+    pub fn message(&self) -> Option<&ProtoMessage> {
+        match &self.place {
+            ColumnPlace::Cell { encoding, .. } => encoding.message(),
+            ColumnPlace::Key(_) => None,
+        }
+    }
 }
 
 impl Table {

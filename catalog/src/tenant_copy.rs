@@ -34,8 +34,8 @@ pub struct Numbers {
 impl Numbers {
     /// Gives the tenant's own relations the OIDs from `first_oid` on.
     pub fn of_private(own: &Private, first_oid: u32) -> Self {
-        let oids =
-            own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied()).chain(own.views.keys().copied());
+        let oids = own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied());
+        let oids = oids.chain(own.views.keys().copied()).chain(own.protos.keys().copied());
         Self { relations: oids.zip(first_oid..).collect(), columns: BTreeMap::new() }
     }
 
@@ -76,13 +76,18 @@ fn unknown(oid: u32) -> Error {
 /// # Errors
 /// [`Corrupt`](ErrorKind::Corrupt) for a reference to what does not exist; the errors of `renumber`.
 pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Result<Vec<Vec<PrivateEdit>>> {
+    let protos = own.protos.values().map(|descriptor| {
+        let copied = descriptor.with_id(numbers.relation(descriptor.id)?);
+        Ok::<_, Error>((descriptor.bytes(), PrivateEdit::CreateProto(Box::new(copied))))
+    });
     let sequences = own
         .sequences
         .values()
         .map(|sequence| Ok::<_, Error>((0, PrivateEdit::CreateSequence(renumbered_sequence(sequence, numbers)?))));
     let tables = own.tables.values().map(|table| {
         let bytes = table.columns.iter().filter_map(|column| column.default.as_ref()).map(|default| default.sql.len());
-        let bytes = bytes.chain(table.checks.iter().map(|check| check.sql.len())).sum();
+        let messages = table.columns.iter().filter_map(|column| Some(column.message()?.bytes()));
+        let bytes = bytes.chain(table.checks.iter().map(|check| check.sql.len())).chain(messages).sum();
         Ok((bytes, PrivateEdit::CreateTable(Box::new(renumbered_table(table, numbers)?))))
     });
     let views = in_order(own);
@@ -90,7 +95,7 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         .iter()
         .map(|view| Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?)))));
     let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for edit in sequences.chain(tables).chain(views) {
+    for edit in protos.chain(sequences).chain(tables).chain(views) {
         let (more, edit) = edit?;
         if group.len() >= EDITS_MAX || (bytes + more > EDIT_BYTES_TARGET && !group.is_empty()) {
             groups.push(std::mem::take(&mut group));

@@ -15,6 +15,7 @@ mod dry_run;
 mod erasure;
 mod membership;
 pub(crate) mod private;
+mod proto;
 mod quota;
 mod rewrite_rows;
 mod rights;
@@ -46,6 +47,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::CreateView(_) => "CREATE VIEW",
         Definition::AlterView(_) => "ALTER VIEW",
         Definition::DropViews(_) => "DROP VIEW",
+        Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
+        Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase { .. } => "CREATE DATABASE",
         Definition::Rights(change) => rights::tag(change),
@@ -93,6 +96,8 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::CreateView(_)
         | Definition::AlterView(_)
         | Definition::DropViews(_)
+        | Definition::CreateProto(_)
+        | Definition::DropProtos { .. }
         | Definition::Comment(_) => defines_tables(session),
         // Who may change which rights, those rights say.
         Definition::Rights(_) => true,
@@ -140,6 +145,8 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateView(create) => view::create(session, create).await,
         Definition::AlterView(alter) => view::alter(session, alter).await,
         Definition::DropViews(drop) => view::drop(session, drop).await,
+        Definition::CreateProto(create) => proto::create(session, create).await,
+        Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
         Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

@@ -12,6 +12,7 @@ pub(crate) mod bound_write;
 pub(crate) mod defaults;
 pub(crate) mod insert;
 mod merge;
+mod messages;
 pub(crate) mod needs;
 mod range;
 pub(crate) mod returning;

@@ -12,15 +12,16 @@
 //! have them.
 
 mod bulk;
+pub(crate) mod insert;
 
 use self::bulk::Bulk;
 use crate::{
     dml::{
         ATTEMPTS_MAX,
-        assign::read,
+        assign::{as_read, read},
         defaults::{self, Defaults},
         insert::{LOOKUP_ROWS, NewRow, creation, existing},
-        target::{Numbers, Place, Target, TargetColumn},
+        target::{Numbers, Target, TargetColumn},
     },
     pg::{
         codec::{format::Format, parameter},
@@ -31,11 +32,10 @@ use crate::{
     query::Query,
     session::Session,
     view::View,
-    write_set::WriteSet,
+    write_set::{CELLS_MAX, WriteSet},
 };
 use arrow::array::RecordBatch;
 use keyspan_catalog::{SqlType, Table, Value};
-use keyspan_storage::model::limits::MUTATIONS_MAX;
 use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of values of a part, at most: they are in memory.
@@ -82,7 +82,7 @@ pub(crate) struct Load {
     defaults: Defaults,
     rows: Vec<NewRow>,
     bytes: usize,
-    mutations: usize,
+    cells: usize,
     /// The way past the log, once it is taken.
     bulk: Option<Bulk>,
     /// Rows of parts that are stored.
@@ -157,6 +157,27 @@ impl Load {
         self.target.row(batch, 0, row)
     }
 
+    /// The rows of an INSERT, more than a commit holds, on their way into the table, whole or not at all: past the log,
+    /// or in parts where nobody else sees the table. `None` if neither is possible.
+    ///
+    /// # Errors
+    /// What evaluating a default finds; the store's.
+    async fn whole(session: &Session, view: View, table: Arc<Table>) -> Result<Option<Self>> {
+        let target = Target::of_table(&view, table);
+        let bulk = match session.in_transaction() {
+            true if session.writes_apart(&target.table).is_none() => return Ok(None),
+            true => None,
+            false => match Bulk::begin(session, &target).await? {
+                None => return Ok(None),
+                bulk => bulk,
+            },
+        };
+        let named = (0..target.columns.len()).collect();
+        let mut load = Self::begin(session, view, target, named, (Destination::Table, false)).await?;
+        load.bulk = bulk;
+        Ok(Some(load))
+    }
+
     async fn begin(
         session: &Session,
         view: View,
@@ -169,7 +190,7 @@ impl Load {
         let numbers = Numbers { given: instance.row_numbers.clone(), now_micros: instance.clock.now_micros() };
         let query = session.query(view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
-        let (rows, bytes, mutations, bulk, stored) = (Vec::new(), 0, 0, None, 0);
+        let (rows, bytes, cells, bulk, stored) = (Vec::new(), 0, 0, None, 0);
         Ok(Self {
             target,
             destination,
@@ -180,7 +201,7 @@ impl Load {
             defaults,
             rows,
             bytes,
-            mutations,
+            cells,
             bulk,
             stored,
         })
@@ -201,7 +222,12 @@ impl Load {
     /// # Errors
     /// 22P02 and what else PostgreSQL's input functions find.
     pub(crate) fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
-        read(no_zero(text)?, self.target.columns[self.named[column]].kind)
+        let column = &self.target.columns[self.named[column]];
+        let value = read(no_zero(text)?, column.kind)?;
+        match column.message() {
+            Some(message) => as_read(message, value),
+            None => Ok(value),
+        }
     }
 
     /// A field of binary as a value of the column.
@@ -209,7 +235,8 @@ impl Load {
     /// # Errors
     /// 22P03 and what else PostgreSQL's receive functions find.
     pub(crate) fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
-        let kind = self.target.columns[self.named[column]].kind;
+        let column = &self.target.columns[self.named[column]];
+        let kind = column.kind;
         if let SqlType::Numeric { .. } = kind {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
                 SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
@@ -221,7 +248,11 @@ impl Load {
         if let Value::Text(text) = &value {
             no_zero(text)?;
         }
-        Ok(value.fit(kind)?.into_owned())
+        let value = value.fit(kind)?.into_owned();
+        match column.message() {
+            Some(message) => as_read(message, value),
+            None => Ok(value),
+        }
     }
 
     /// Adds a row, with a value for each of the columns.
@@ -235,20 +266,23 @@ impl Load {
         for (at, value) in self.named.iter().zip(fields) {
             values[*at] = value;
         }
-        let mut mutations = 1;
         for (column, value) in target.columns.iter().zip(&values) {
             target.check_null(column, value).map_err(|error| {
                 let error = if self.altering { error } else { error.with_detail(target.failing(&values)) };
                 self.of_rows(error, column)
             })?;
-            self.bytes += size(value);
-            mutations += usize::from(*value != Value::Null && matches!(column.place, Place::Cell { .. }));
         }
         let parts = target.new_parts(&self.key_places, &values, &self.numbers);
         let key = target.row_key(&parts)?;
-        self.mutations += mutations;
-        self.rows.push(NewRow { parts, key, number, values });
+        self.put(NewRow { parts, key, number, values });
         Ok(())
+    }
+
+    /// Adds a row that is made and checked, but for the conditions of the table.
+    fn put(&mut self, row: NewRow) {
+        self.bytes += row.bytes();
+        self.cells += row.cells(&self.target);
+        self.rows.push(row);
     }
 
     /// Whether the part is full: another row might not fit into one commit.
@@ -256,7 +290,7 @@ impl Load {
         if self.bulk.is_some() {
             return self.rows.len() >= LOOKUP_ROWS || self.bytes > BULK_PART_BYTES_MAX;
         }
-        self.bytes > PART_BYTES_MAX || self.mutations + self.target.columns.len() + 1 > MUTATIONS_MAX
+        self.bytes > PART_BYTES_MAX || self.cells + self.target.columns.len().max(1) > CELLS_MAX
     }
 
     /// Rows that were stored for good before a failure.
@@ -271,7 +305,7 @@ impl Load {
     /// changing these rows, 54000 in a transaction that is too large, the store's.
     pub(crate) async fn write(&mut self, session: &mut Session, last: bool) -> Result<(), Failed> {
         let (rows, bytes) = (std::mem::take(&mut self.rows), self.bytes as u64);
-        (self.bytes, self.mutations) = (0, 0);
+        (self.bytes, self.cells) = (0, 0);
         let is_large = !last && self.stored == 0 && self.destination == Destination::Table;
         if self.bulk.is_none() && is_large && !session.in_transaction() {
             self.bulk = Bulk::begin(session, &self.target).await?;
@@ -411,15 +445,4 @@ fn no_zero(text: &str) -> Result<&str> {
         return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
     }
     Ok(text)
-}
-
-/// Bytes of a value in memory, roughly.
-fn size(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Text(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::Array(items) => items.iter().map(size).sum(),
-            _ => 0,
-        }
 }

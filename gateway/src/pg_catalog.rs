@@ -30,6 +30,7 @@ pub mod keywords;
 mod notifications;
 pub mod objects;
 mod procs;
+mod protobuf;
 pub mod rewrite;
 pub mod rights;
 pub mod shares;
@@ -109,6 +110,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (KEYSPAN, "drops", &[objects::drops]),
     (KEYSPAN, "erasures", &[objects::erasures]),
     (KEYSPAN, "memory", &[store_stats::memory]),
+    (KEYSPAN, "proto_messages", &[protobuf::messages]),
     (KEYSPAN, "segments", &[store_stats::segments]),
     (KEYSPAN, "tablets", &[store_stats::tablets]),
     (KEYSPAN, "tenants", &[shares::tenants]),

@@ -6,11 +6,11 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     resources::Held,
 };
+use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryPool;
-use keyspan_catalog::{Table, TableId, tenant_store::Writes};
+use keyspan_catalog::{Table, TableId, table::MARKER_FAMILY, tenant_store::Writes};
 use keyspan_storage::{
-    KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange,
-    model::limits::{MUTATIONS_MAX, TIMESTAMP_AHEAD_MAX_MICROS},
+    FamilyName, KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange, model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,8 +29,12 @@ pub struct WriteSet {
     pub ranges: Vec<(Arc<Table>, KeyRange)>,
     /// The rows that it relied on.
     pub reads: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
+    /// Rows whose messages in a column, by its place in the target, are given as jsonb: what their descriptors do not
+    /// know is to be kept.
+    pub(crate) messages: Vec<(RowKey, usize)>,
     pub(crate) bytes: usize,
-    pub(crate) mutations: usize,
+    /// Cells, as [`CELLS_MAX`] counts them.
+    pub(crate) cells: usize,
     /// What of it is counted.
     pub(crate) held: Held,
 }
@@ -49,13 +53,13 @@ impl WriteSet {
     /// Adds mutations of a row.
     ///
     /// # Errors
-    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`MUTATIONS_MAX`], 53200.
+    /// 54000 above [`COMMIT_BYTES_MAX`] and above [`CELLS_MAX`], 53200.
     pub fn mutate(&mut self, table: &Arc<Table>, key: RowKey, mutations: Vec<Mutation>) -> Result<()> {
         self.bytes += ROW_OVERHEAD_BYTES + key.len() + mutations.iter().map(Mutation::size).sum::<usize>();
-        self.mutations += mutations.len();
+        self.cells += cells_of(&mutations);
         let (_, rows) = self.rows.entry(table.id).or_insert_with(|| (table.clone(), BTreeMap::new()));
         rows.entry(key).or_default().extend(mutations);
-        check_mutations(self.mutations)?;
+        check_cells(self.cells)?;
         self.check_bytes()
     }
 
@@ -95,6 +99,38 @@ impl WriteSet {
             }
         }
         Ok(self)
+    }
+
+    /// Gives a cell that is written another value.
+    ///
+    /// # Errors
+    /// 54000 above [`COMMIT_BYTES_MAX`].
+    pub(crate) fn set_value(
+        &mut self,
+        table: &Table,
+        key: &RowKey,
+        cell: (&FamilyName, &Bytes),
+        to: Bytes,
+    ) -> Result<()> {
+        let mutations = self.rows.get_mut(&table.id).and_then(|(_, rows)| rows.get_mut(key));
+        for mutation in mutations.into_iter().flatten() {
+            if let Mutation::SetCell { family, qualifier, value, .. } = mutation
+                && (&*family, &*qualifier) == cell
+            {
+                self.bytes = self.bytes.saturating_sub(value.len()) + to.len();
+                *value = to.clone();
+            }
+        }
+        self.check_bytes()
+    }
+
+    /// The value that a cell of a row gets; `None` if it gets none.
+    pub(crate) fn value(&self, table: &Table, key: &RowKey, cell: (&FamilyName, &Bytes)) -> Option<&Bytes> {
+        let (_, rows) = self.rows.get(&table.id)?;
+        rows.get(key)?.iter().rev().find_map(|mutation| match mutation {
+            Mutation::SetCell { family, qualifier, value, .. } if (family, qualifier) == cell => Some(value),
+            _ => None,
+        })
     }
 
     /// Whether the row is written already.
@@ -159,26 +195,43 @@ pub struct ReadSet {
     pub rows: BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>,
 }
 
-/// 54000 for more than one record of the log may hold.
-pub(crate) fn check_mutations(count: usize) -> Result<()> {
-    if count <= MUTATIONS_MAX {
-        return Ok(());
-    }
-    let message = format!("a commit of more than {MUTATIONS_MAX} mutations");
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-        .with_detail("Each cell that is written is a mutation, and so is each row that is deleted.")
-        .with_hint("Write fewer rows in a transaction."))
+/// The cells that the mutations of a row write, as a user counts them: each value that is set or removed, at least one.
+/// The marker, which is in every row, is none.
+fn cells_of(mutations: &[Mutation]) -> usize {
+    let is_marker = |one: &Mutation| one.family().is_some_and(|family| family.as_str() == MARKER_FAMILY);
+    mutations.iter().filter(|one| !is_marker(one)).count().max(1)
 }
 
+/// 54000 above [`CELLS_MAX`].
+pub(crate) fn check_cells(count: usize) -> Result<()> {
+    if count <= CELLS_MAX {
+        return Ok(());
+    }
+    let message = format!("a commit of more than {CELLS_MAX} cells");
+    let detail = "Each value that is set outside of the key is a cell. A row without one counts as one, and so does a \
+                  row that is deleted.";
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_detail(detail).with_hint(SMALLER_HINT))
+}
+
+/// 54000 above [`COMMIT_BYTES_MAX`].
 pub(crate) fn too_large() -> SqlError {
     let message = format!("a commit of more than {} MiB", COMMIT_BYTES_MAX >> 20);
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Write fewer rows in a transaction.")
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+        .with_detail("Keys and values that are written count, and the keys of the rows that they depend on.")
+        .with_hint(SMALLER_HINT)
 }
+
+/// What to do about a commit that is too large.
+const SMALLER_HINT: &str = "Write fewer rows at a time. Outside of a transaction block COPY and INSERT … SELECT, \
+                            without ON CONFLICT and RETURNING, take any number of new rows.";
 
 pub(crate) fn conflict() -> SqlError {
     SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         .with_hint("Run the transaction again.")
 }
+
+/// Cells that one commit may write: Bigtable's bound on a request.
+pub(crate) const CELLS_MAX: usize = 100_000;
 
 /// Bytes of mutations and keys that one commit may hold: they are in memory and become one record of the log.
 pub(crate) const COMMIT_BYTES_MAX: usize = 256 << 20;

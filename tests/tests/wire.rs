@@ -26,12 +26,14 @@ mod wire {
     pub mod isolation;
     pub mod isolation_drop;
     pub mod isolation_random;
+    pub mod limits;
     pub mod login;
     pub mod notifications;
     pub mod operator;
     pub mod postgres;
     pub mod privileges;
     pub mod process;
+    pub mod protobuf;
     pub mod protocol;
     pub mod purge;
     pub mod purge_reader;

@@ -10,6 +10,8 @@
 //! private_table#alto#16391   a Table of the tenant's own
 //! private_sequence#alto#16393   a Sequence of the tenant's own
 //! private_view#alto#16394   a SqlView of the tenant's own
+//! proto#16395         a ProtoDescriptor of the operator's
+//! private_proto#alto#16396   a ProtoDescriptor of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or the schema, in the tenant's database
 //! private_defaults#alto#16401   a DefaultRights: the rights on what a role makes there
@@ -21,8 +23,8 @@
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, Result, Role, Sequence, Snapshot,
-    SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
+    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, Result, Role,
+    Sequence, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -128,6 +130,10 @@ fn private_view_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_view#{tenant}#{id}"))
 }
 
+fn private_proto_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_proto#{tenant}#{id}"))
+}
+
 pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
     key(format!("private_space#{tenant}#{space}"))
 }
@@ -138,6 +144,7 @@ pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
         "private_table",
         "private_sequence",
         "private_view",
+        "private_proto",
         "private_space",
         "private_rights",
         "private_defaults",
@@ -214,6 +221,7 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     let mut writes = Vec::new();
     maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
     maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
+    maps(&before.protos, &after.protos, |id| key(format!("proto#{id}")), &mut writes);
     maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
     private(before, after, &mut writes);
     maps(&before.erasures, &after.erasures, |number| erasure_key(*number), &mut writes);
@@ -239,6 +247,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.tables, &new.tables, |id| private_table_key(tenant, *id), writes);
         maps(&old.sequences, &new.sequences, |id| private_sequence_key(tenant, *id), writes);
         maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
+        maps(&old.protos, &new.protos, |id| private_proto_key(tenant, *id), writes);
         maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
         maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
         maps(&old.erasures, &new.erasures, |number| private_erasure_key(tenant, *number), writes);
@@ -302,6 +311,15 @@ impl Loaded {
                 let view: SqlView = decode(row)?;
                 let private = self.private::<u32>(row, of)?.0;
                 private.views.insert(view.id, Arc::new(view));
+            }
+            ("proto", _) => {
+                let descriptor: ProtoDescriptor = decode(row)?;
+                snapshot.protos.insert(descriptor.id, Arc::new(descriptor));
+            }
+            ("private_proto", of) => {
+                let descriptor: ProtoDescriptor = decode(row)?;
+                let private = self.private::<u32>(row, of)?.0;
+                private.protos.insert(descriptor.id, Arc::new(descriptor));
             }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;

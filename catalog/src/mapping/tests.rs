@@ -52,10 +52,10 @@ proptest! {
 
     #[test]
     fn cells_decode_to_what_was_encoded((kind, value, encoding) in any_cell()) {
-        let bytes = encode(&value, kind, encoding).unwrap();
-        let decoded = decode(&bytes, kind, encoding).unwrap();
+        let bytes = encode(&value, kind, &encoding).unwrap();
+        let decoded = decode(&bytes, kind, &encoding).unwrap();
         prop_assert!(decoded.compare(&value).is_some_and(|order| order.is_eq()), "{:?} {:?}", bytes, decoded);
-        prop_assert_eq!(encode(&decoded, kind, encoding).unwrap(), bytes);
+        prop_assert_eq!(encode(&decoded, kind, &encoding).unwrap(), bytes);
     }
 
     #[test]

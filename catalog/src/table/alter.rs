@@ -39,7 +39,7 @@ impl Table {
                 .with_detail("The rows that are there have no value for it."));
         }
         let mut table = self.clone();
-        table.push_cell_column(column, &family, column.encoding.unwrap_or_default())?;
+        table.push_cell_column(column, &family, column.encoding.clone().unwrap_or_default())?;
         Ok(table)
     }
 
@@ -114,7 +114,7 @@ impl Table {
         }
         let reads = match &column.place {
             ColumnPlace::Key(_) => widens_text(column.kind, kind),
-            ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, *encoding),
+            ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, encoding),
         };
         if !reads {
             let message = format!("cannot change column \"{name}\" from {} to {kind}", column.kind);
@@ -334,14 +334,15 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
 }
 
 /// Whether the bytes of every value of type `from` decode to the same value of type `to`.
-fn reads_as(from: SqlType, to: SqlType, encoding: Encoding) -> bool {
+fn reads_as(from: SqlType, to: SqlType, encoding: &Encoding) -> bool {
     use SqlType::{Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Varchar};
     match (from, to) {
         // Binary integers have the width of their type.
-        (Int2, Int4 | Int8) | (Int4, Int8) => encoding != Encoding::Binary,
+        (Json | Jsonb, _) if encoding.message().is_some() => from == to,
+        (Int2, Int4 | Int8) | (Int4, Int8) => *encoding != Encoding::Binary,
         (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => scale >= s && precision - scale >= p - s,
         // As JSON, a text is quoted and json is not.
-        (Json | Jsonb, Text | Varchar(None)) => encoding != Encoding::Json,
+        (Json | Jsonb, Text | Varchar(None)) => *encoding != Encoding::Json,
         (Jsonb, Json) => true,
         _ => widens_text(from, to),
     }

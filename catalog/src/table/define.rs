@@ -125,7 +125,7 @@ impl Table {
                 Some(part) => table.push_key_column(column, part, definition)?,
                 None => {
                     let family = family_of(column, definition)?;
-                    let encoding = column.encoding.or(options.encoding(&family)).unwrap_or_default();
+                    let encoding = column.encoding.clone().or(options.encoding(&family)).unwrap_or_default();
                     table.push_cell_column(column, &family, encoding)?;
                 }
             }

@@ -110,7 +110,7 @@ impl Options {
 
     /// The encoding of the family's columns that name none.
     pub(super) fn encoding(&self, family: &str) -> Option<Encoding> {
-        self.families.get(family)?.encoding
+        self.families.get(family)?.encoding.clone()
     }
 
     /// Checks that every family with options exists in the table.

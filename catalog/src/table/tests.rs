@@ -307,7 +307,7 @@ fn types_change_where_what_is_stored_reads_the_same() {
     for (encoding, widens) in [(Encoding::Binary, false), (Encoding::Text, true), (Encoding::Json, true)] {
         let mut definition = readings();
         definition.columns[2].kind = SqlType::Int2;
-        definition.columns[2].encoding = Some(encoding);
+        definition.columns[2].encoding = Some(encoding.clone());
         let changed = define(&definition).unwrap().alter_type("temperature", SqlType::Int8);
         assert_eq!(changed.is_ok(), widens, "{encoding:?}");
     }

@@ -245,7 +245,7 @@ fn updated_row(table: &Table, row: &Reading) -> Result<RowMutation> {
         let ColumnPlace::Cell { family, qualifier, encoding } = &column.place else {
             bail!("{name} is a part of the key");
         };
-        let value = mapping::encode(&value, column.kind, *encoding)?;
+        let value = mapping::encode(&value, column.kind, encoding)?;
         let qualifier = Bytes::copy_from_slice(qualifier.as_bytes());
         Ok(Mutation::SetCell { family: family.clone(), qualifier, timestamp: None, value })
     });

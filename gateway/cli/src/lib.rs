@@ -10,12 +10,14 @@
 //! is one line on standard error and exit code 1. Standard output says `listening on ADDR:PORT`, for programs that
 //! start this one.
 
+pub mod client;
 pub mod demo;
 pub mod files;
 pub mod open;
 pub mod options;
 pub mod password;
 pub mod permissions;
+pub mod proto;
 pub mod tenant_files;
 
 use anyhow::{Context, Result};
@@ -59,6 +61,7 @@ Examples:
   keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
   keyspan backup /backup/alto --tenant alto             one tenant of it, alone
   keyspan restore /backup/today --tenant alto --as old  copy a tenant of a backup into the running server
+  keyspan proto import telemetry.pb       let columns hold protobuf messages
   keyspan bench scan                      what scans and space cost over plain Parquet files, on this machine
 
 Connect:
@@ -106,6 +109,9 @@ enum Command {
         #[command(flatten)]
         restore: files::RestoreOptions,
     },
+    /// Protobuf descriptors of a running server.
+    #[command(subcommand)]
+    Proto(proto::Proto),
     /// Measure on this machine what is promised of speed and space.
     #[command(subcommand)]
     Bench(Bench),
@@ -141,6 +147,7 @@ async fn run(cli: Cli) -> Result<()> {
         Command::Check { store } => return files::check(store).await,
         Command::Backup { backup } => return files::backup(backup).await,
         Command::Restore { restore } => return files::restore(restore).await,
+        Command::Proto(command) => return proto::run(command).await,
         Command::Bench(bench) => return Box::pin(keyspan_bench::run(bench)).await,
     };
     // Before the store is opened: a wrong address should not cost the replay of a log.

@@ -6,8 +6,8 @@
 //! in a folder `NAME.part`, and gets its name when it is complete and verified.
 
 use super::{
+    client::{Server, quoted, told},
     files::StoreLocation,
-    password::{FILE, VARIABLE},
 };
 use anyhow::{Context, Result, bail, ensure};
 use keyspan_catalog::{
@@ -25,7 +25,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tokio_postgres::{Config, NoTls};
 
 /// Bytes of a log file of a backup: its rows are in segments.
 const LOG_FILE_BYTES: u64 = 1 << 20;
@@ -152,17 +151,8 @@ pub async fn restore(from: &Path, store: &Path, request: &Request<'_>) -> Result
     let context = || format!("cannot restore database {tenant} of {} as {name}", from.display());
     let folder = fs::canonicalize(from).with_context(context)?;
     let folder = folder.to_str().context("the path of the backup is not UTF-8").with_context(context)?;
-    let (host, port) = server.rsplit_once(':').with_context(|| format!("--server {server} is no ADDR:PORT"))?;
-    let port = port.parse().with_context(|| format!("--server {server} is no ADDR:PORT"))?;
-    let mut config = Config::new();
-    config.host(host.trim_matches(['[', ']'])).port(port).user(user).dbname("keyspan");
-    config.application_name("keyspan restore");
-    if let Some(password) = password(store)? {
-        config.password(password);
-    }
-    let connected = config.connect(NoTls).await.with_context(|| format!("cannot connect to {server}"));
-    let (client, connection) = connected.with_context(context)?;
-    tokio::spawn(connection);
+    let asked = Server { address: server, user, database: "keyspan", store };
+    let client = asked.connect("keyspan restore").await.with_context(context)?;
     let sql = statement(folder, tenant, name);
     match client.batch_execute(&sql).await {
         Ok(()) => {}
@@ -186,30 +176,8 @@ pub struct Request<'a> {
 }
 
 fn statement(folder: &str, tenant: &str, name: &str) -> String {
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let folder = folder.replace('\'', "''");
     format!("CREATE DATABASE {} FROM BACKUP '{folder}' TENANT {}", quoted(name), quoted(tenant))
-}
-
-/// The operator's password: of the environment, or of the file in the store's folder.
-fn password(store: &Path) -> Result<Option<String>> {
-    if let Some(password) = std::env::var(VARIABLE).ok().filter(|password| !password.is_empty()) {
-        return Ok(Some(password));
-    }
-    let file = store.join(FILE);
-    match fs::read_to_string(&file) {
-        Ok(text) => Ok(Some(text.trim_end().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
-    }
-}
-
-/// The server's error with its detail and hint.
-fn told(error: &tokio_postgres::Error) -> anyhow::Error {
-    let Some(found) = error.as_db_error() else { return anyhow::anyhow!("{error}") };
-    let more = [found.detail(), found.hint()].into_iter().flatten();
-    let text = more.fold(found.message().to_owned(), |text, more| format!("{text}: {more}"));
-    anyhow::anyhow!("{text}")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! message.
 
 use keyspan_catalog::ErrorKind as CatalogKind;
-use keyspan_storage::ErrorKind as StoreKind;
+use keyspan_storage::{ErrorKind as StoreKind, engine::REQUEST_BYTES_MAX};
 use std::fmt;
 use subject::Subject;
 
@@ -112,6 +112,8 @@ states! {
     LOCK_NOT_AVAILABLE = "55P03";
     /// A setting that is read-only.
     CANT_CHANGE_RUNTIME_PARAM = "55P02";
+    /// A name that means several objects.
+    AMBIGUOUS_ALIAS = "42P09";
     /// Columns that do not fit the clause.
     INVALID_COLUMN_REFERENCE = "42P10";
     /// A statement that a transaction block does not allow.
@@ -349,7 +351,7 @@ impl From<keyspan_storage::Error> for SqlError {
 
 impl From<&keyspan_storage::Error> for SqlError {
     fn from(error: &keyspan_storage::Error) -> Self {
-        let hint = store_hint(error.kind()).map(str::to_owned);
+        let hint = store_hint(error).map(str::to_owned);
         let (state, text) = (store_state(error.kind()), with_causes(error));
         match without_files(error) {
             Some(message) => Self { hint, ..Self::of_server_file(state, message, text) },
@@ -370,7 +372,7 @@ impl From<&keyspan_catalog::Error> for SqlError {
             (CatalogKind::Store | CatalogKind::Conflict, Some(store)) => store_state(store.kind()),
             (kind, _) => catalog_state(kind),
         };
-        let hint = || error.store().and_then(|store| store_hint(store.kind())).map(str::to_owned);
+        let hint = || error.store().and_then(store_hint).map(str::to_owned);
         Self {
             detail: error.detail.clone(),
             hint: error.hint.clone().or_else(hint),
@@ -431,8 +433,11 @@ fn store_state(kind: StoreKind) -> SqlState {
 }
 
 /// The remedy for an error of the store, where its message does not say it.
-fn store_hint(kind: StoreKind) -> Option<&'static str> {
-    match kind {
+fn store_hint(error: &keyspan_storage::Error) -> Option<&'static str> {
+    if let keyspan_storage::Error::TooLarge { limit: REQUEST_BYTES_MAX, .. } = error {
+        return Some("Write fewer rows at a time.");
+    }
+    match error.kind() {
         StoreKind::PinExpired => Some("Run the statement again, in a new transaction."),
         StoreKind::NoSpace => Some("Reads go on. Writes do again when there is room."),
         StoreKind::Corrupt => Some("Nothing was served from the damaged part. Restore the file from a backup."),
@@ -467,7 +472,8 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::InUse => SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
         CatalogKind::InvalidOption => SqlState::INVALID_PARAMETER_VALUE,
         CatalogKind::InvalidGrant => SqlState::INVALID_GRANT_OPERATION,
-        CatalogKind::Recursion => SqlState::INVALID_OBJECT_DEFINITION,
+        CatalogKind::Recursion | CatalogKind::InvalidDescriptor => SqlState::INVALID_OBJECT_DEFINITION,
+        CatalogKind::Ambiguous => SqlState::AMBIGUOUS_ALIAS,
         CatalogKind::Reserved => SqlState::RESERVED_NAME,
         CatalogKind::Unsupported => SqlState::FEATURE_NOT_SUPPORTED,
         CatalogKind::Conflict => SqlState::SERIALIZATION_FAILURE,

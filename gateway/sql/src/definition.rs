@@ -215,7 +215,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         }
         None => parse_type(tokens)?,
     };
-    let mut default = serial.map(|_| DefaultClause::Serial);
+    let (mut default, mut protobuf) = (serial.map(|_| DefaultClause::Serial), None);
     let (mut not_null, mut null, mut key) = (serial.is_some(), false, false);
     loop {
         let constraint = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
@@ -248,6 +248,8 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         } else if tokens.words("primary key") {
             key = true;
             refuse_key_options(tokens)?;
+        } else if tokens.words("protobuf") {
+            protobuf = Some(tokens.string()?);
         } else if let Some(error) = unsupported_constraint(tokens) {
             return Err(error);
         } else {
@@ -258,7 +260,12 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         let message = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
         return Err(SqlError::syntax(message));
     }
-    Ok((ColumnClause { name, kind, not_null, default }, key))
+    if protobuf.is_some() && kind != SqlType::Bytea {
+        let message = format!("column \"{name}\" of type {kind} cannot be PROTOBUF");
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
+            .with_hint("Declare it bytea PROTOBUF 'message'; SQL sees a jsonb."));
+    }
+    Ok((ColumnClause { name, kind, not_null, default, protobuf }, key))
 }
 
 /// Parses an expression that ends before `NOT NULL`.

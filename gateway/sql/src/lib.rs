@@ -29,6 +29,7 @@ mod copy;
 mod cursor;
 pub mod explain;
 mod prepared;
+mod proto;
 
 // Definitions.
 mod comment;

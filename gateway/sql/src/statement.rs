@@ -13,8 +13,8 @@
 mod tests;
 
 use crate::{
-    ast::Statement, comment, copy, cursor, definition, explain, grant, listen, maintenance, merge, prepared, role,
-    select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
+    ast::Statement, comment, copy, cursor, definition, explain, grant, listen, maintenance, merge, prepared, proto,
+    role, select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_pg::{
@@ -116,6 +116,9 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "schema") => return maintenance::parse_create_schema(tokens),
         ("create", "sequence") => sequence::parse_create_sequence(tokens),
         ("drop", "sequence") => sequence::parse_drop_sequence(tokens),
+        ("create", "proto") => proto::parse_create_proto(tokens),
+        ("create", "or") if tokens.head_nth(2) == "proto" => proto::parse_create_proto(tokens),
+        ("drop", "proto") => proto::parse_drop_proto(tokens),
         ("create", "view" | "or" | "recursive") => view::parse_create_view(tokens),
         ("alter", "view") => view::parse_alter_view(tokens),
         ("drop", "view") => view::parse_drop_view(tokens),

@@ -19,6 +19,7 @@ pub(super) fn record(session: &Session, definition: &Definition, refused: Option
         Definition::DropTables(_)
         | Definition::DropSequences(_)
         | Definition::DropViews(_)
+        | Definition::DropProtos { .. }
         | Definition::DropDatabase { .. }
         | Definition::DropRoles { .. } => "drop",
         _ => "definition",
@@ -34,6 +35,7 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::AlterTable(alter) => one(event, &alter.name),
         Definition::CreateSequence(create) => one(event, &create.name),
         Definition::CreateView(create) => one(event, &create.name),
+        Definition::CreateProto(create) => one(event, &create.name),
         Definition::AlterView(alter) => one(event, &alter.name),
         Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(drop) => {
             event.names("objects", drop.names.iter().map(ToString::to_string))
@@ -64,7 +66,9 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::CreateRole(name, options) | Definition::AlterRole(name, options) => {
             one(event, name).names("options", said(options).map(str::to_owned))
         }
-        Definition::DropRoles { names, .. } => event.names("objects", names.iter().cloned()),
+        Definition::DropRoles { names, .. } | Definition::DropProtos { names, .. } => {
+            event.names("objects", names.iter().cloned())
+        }
         Definition::GrantConnect { databases, roles } | Definition::RevokeConnect { databases, roles } => {
             event.names("objects", databases.iter().cloned()).names("roles", roles.iter().cloned())
         }

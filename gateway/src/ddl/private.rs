@@ -45,13 +45,14 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     }
     check_create(session, place)?;
     let options = without_storage_parameters(session, &create.options);
-    let definition = definition_of(&CreateTable { options, ..create.clone() });
-    let draft = Table::define_private(TableId(FIRST_OID), &definition)?;
+    let (tenant, plain) = (tenant(session)?.0, CreateTable { options, ..create.clone() });
+    let definition = |snapshot: &Snapshot| definition_of(&plain, snapshot, Some(&tenant));
+    let draft = Table::define_private(TableId(FIRST_OID), &definition(&session.catalog_snapshot())?)?;
     let given = ColumnClauses::of(session, create, &draft).await?;
-    let tenant = tenant(session)?.0;
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(FIRST_OID));
-        let (table, sequences) = given.put(Table::define_private(id, &definition)?, snapshot, Some(&tenant))?;
+        let (table, sequences) =
+            given.put(Table::define_private(id, &definition(snapshot)?)?, snapshot, Some(&tenant))?;
         Ok([PrivateEdit::CreateTable(Box::new(table))].into_iter().chain(sequences).collect())
     };
     change_in(session, place, edit).await?;
@@ -283,6 +284,7 @@ pub(super) fn owned_by(maker: Option<u32>, mut edits: Vec<PrivateEdit>) -> Vec<P
         PrivateEdit::CreateTable(table) => Some(table.id.0),
         PrivateEdit::CreateSequence(sequence) => Some(sequence.id),
         PrivateEdit::CreateView(view) => Some(view.id),
+        PrivateEdit::CreateProto(descriptor) => Some(descriptor.id),
         _ => None,
     });
     let owned: Vec<_> = made.map(|oid| PrivateEdit::Own(oid, role)).collect();

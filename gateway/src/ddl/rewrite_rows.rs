@@ -205,8 +205,12 @@ fn values(row: &Row, table: &Table, columns: &[&Column]) -> Result<Vec<Value>> {
     let value = |column: &&Column| match &column.place {
         ColumnPlace::Key(part) => Ok(parts[*part].clone()),
         ColumnPlace::Cell { family, qualifier, encoding } => {
-            let cell = row.newest(family.as_str(), qualifier.as_bytes());
-            Ok(cell.map_or(Ok(Value::Null), |cell| mapping::decode(&cell.value, column.kind, *encoding))?)
+            let Some(cell) = row.newest(family.as_str(), qualifier.as_bytes()) else { return Ok(Value::Null) };
+            // A message stays as it is, with what its descriptor does not know.
+            if encoding.message().is_some() {
+                return Ok(Value::Bytes(cell.value.clone()));
+            }
+            Ok(mapping::decode(&cell.value, column.kind, encoding)?)
         }
     };
     columns.iter().map(value).collect()

@@ -3,7 +3,7 @@
 use super::{
     column_defaults::ColumnClauses,
     erasure::{self, Dropped},
-    skipped,
+    proto, skipped,
 };
 use crate::{
     dml,
@@ -15,7 +15,7 @@ use crate::{
     sql::ast::definition::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
-    Edit, Error, ErrorKind, Snapshot, Table, TableId,
+    Edit, Encoding, Error, ErrorKind, Snapshot, SqlType, Table, TableId, TenantId,
     table::{ColumnDefault, ColumnDefinition, FamilyDefinition, TableDefinition},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -30,8 +30,8 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
-    let definition = definition_of(create);
-    let draft = Table::define(TableId(keyspan_catalog::snapshot::FIRST_OID), &definition)?;
+    let definition = |snapshot: &Snapshot| definition_of(create, snapshot, None);
+    let draft = Table::define(TableId(keyspan_catalog::snapshot::FIRST_OID), &definition(&catalog.snapshot())?)?;
     let given = ColumnClauses::of(session, create, &draft).await?;
     if given.has_sequences() {
         return Err(SqlError::unsupported("a sequence of a shared table")
@@ -39,7 +39,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     }
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(keyspan_catalog::snapshot::FIRST_OID));
-        Ok(Edit::CreateTable(given.put(Table::define(id, &definition)?, snapshot, None)?.0))
+        Ok(Edit::CreateTable(given.put(Table::define(id, &definition(snapshot)?)?, snapshot, None)?.0))
     };
     catalog.commit(edit).await?;
     Ok(())
@@ -127,27 +127,38 @@ fn no_table(name: &str) -> Error {
     Error::new(ErrorKind::NoTable, format!("relation \"{name}\" does not exist"))
 }
 
-pub(super) fn definition_of(create: &CreateTable) -> TableDefinition {
+/// The definition of a table, whose columns may hold messages of the tenant's own descriptors and of the operator's.
+///
+/// # Errors
+/// For a message that is not known.
+pub(super) fn definition_of(
+    create: &CreateTable,
+    snapshot: &Snapshot,
+    tenant: Option<&TenantId>,
+) -> keyspan_catalog::Result<TableDefinition> {
     let family = |family: &crate::sql::ast::definition::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
     };
-    TableDefinition {
+    let column = |column: &ColumnClause| Ok(column_of(column, None, proto::encoding(snapshot, tenant, column)?));
+    Ok(TableDefinition {
         name: create.name.name.clone(),
-        columns: create.columns.iter().map(|column| column_of(column, None)).collect(),
+        columns: create.columns.iter().map(column).collect::<keyspan_catalog::Result<_>>()?,
         primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
         families: create.families.iter().map(family).collect(),
         options: pairs(&create.options),
-    }
+    })
 }
 
-fn column_of(column: &ColumnClause, family: Option<&String>) -> ColumnDefinition {
+/// A column; one that holds messages is a jsonb.
+fn column_of(column: &ColumnClause, family: Option<&String>, encoding: Option<Encoding>) -> ColumnDefinition {
+    let is_message = encoding.as_ref().is_some_and(|encoding| encoding.message().is_some());
     ColumnDefinition {
         name: column.name.clone(),
-        kind: column.kind,
+        kind: if is_message { SqlType::Jsonb } else { column.kind },
         not_null: column.not_null,
         family: family.cloned(),
-        encoding: None,
+        encoding,
     }
 }
 
@@ -223,7 +234,9 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
             AlterAction::AddColumn { column, checks, key, family, if_not_exists }
                 if passed_over(&table, action).is_none() =>
             {
-                let definition = column_of(column, family.as_ref());
+                let tenant = session.identity.rows.tenant();
+                let encoding = proto::encoding(&session.catalog_snapshot(), tenant, column)?;
+                let definition = column_of(column, family.as_ref(), encoding);
                 let draft = table.add_column(&definition)?;
                 let given = ColumnClauses::of_added(session, column, checks, &draft).await?;
                 Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
@@ -276,7 +289,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         return Ok(table.clone());
     }
     match action {
-        AlterAction::AddColumn { column, family, .. } => table.add_column(&column_of(column, family.as_ref())),
+        AlterAction::AddColumn { column, family, .. } => table.add_column(&column_of(column, family.as_ref(), None)),
         AlterAction::DropColumn { name, .. } => table.drop_column(name),
         AlterAction::RenameColumn { from, to } => table.rename_column(from, to),
         AlterAction::RenameTable(to) => table.rename(to),

@@ -66,7 +66,7 @@ impl Loader {
                     family: family.clone(),
                     qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
                     kind: column.kind,
-                    encoding: *encoding,
+                    encoding: encoding.clone(),
                 }),
             }
         }
@@ -131,7 +131,7 @@ impl Loader {
         for column in &self.cells {
             let value = &row[column.position];
             if *value != Value::Null {
-                let bytes = mapping::encode(value, column.kind, column.encoding)?;
+                let bytes = mapping::encode(value, column.kind, &column.encoding)?;
                 mutations.push(cell(&column.family, column.qualifier.clone(), bytes));
             }
         }

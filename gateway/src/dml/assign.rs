@@ -11,7 +11,7 @@ use arrow::{
 };
 use datafusion::scalar::ScalarValue;
 use keyspan_catalog::{
-    SqlType, Value,
+    ProtoMessage, SqlType, Value,
     value::{calendar::MICROS_PER_DAY, interval::Interval as Span},
 };
 
@@ -32,7 +32,24 @@ pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &Targ
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
         _ => mismatch(column, from),
     })?;
-    cast(value, from, column.kind, &|| mismatch(column, from))
+    let Some(message) = column.message() else { return cast(value, from, column.kind, &|| mismatch(column, from)) };
+    // The bytes of a message, which stay as they are.
+    if let Value::Bytes(bytes) = &value {
+        message.check(bytes)?;
+        return Ok(value);
+    }
+    as_read(message, cast(value, from, column.kind, &|| mismatch(column, from))?)
+}
+
+/// A jsonb for a column of messages as it will be read: with the names that fields have in JSON, for example.
+///
+/// # Errors
+/// For JSON that is no such message.
+pub(crate) fn as_read(message: &ProtoMessage, value: Value) -> Result<Value> {
+    match value {
+        Value::Text(json) => Ok(message.decode(&message.encode(&json)?).unwrap_or(Value::Text(json))),
+        other => Ok(other),
+    }
 }
 
 /// The values of some columns of a row, cast.

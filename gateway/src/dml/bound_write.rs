@@ -1,7 +1,8 @@
 //! A write whose table and SELECT are resolved, once: its parameters are typed, EXPLAIN shows its plan, and it runs.
 
 use super::{
-    insert, merge,
+    insert::{self, NewRows},
+    merge, messages,
     needs::on_target,
     range,
     returning::{self, Returned},
@@ -11,7 +12,10 @@ use super::{
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     query::Query,
-    sql::ast::{Statement, merge::Merge},
+    sql::{
+        ast::{Statement, merge::Merge},
+        write::{OnConflict, on_conflict},
+    },
     write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
@@ -144,6 +148,24 @@ impl<'a> BoundWrite<'a> {
         Ok((self.target.table.clone(), ranges))
     }
 
+    /// The table that is written.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The rows of an INSERT of new rows that returns nothing; `None` for any other write.
+    ///
+    /// # Errors
+    /// 42501; those of the plan; 42601, 428C9.
+    pub(crate) async fn new_rows(&self, query: &Query, parameters: &[ScalarValue]) -> Result<Option<NewRows>> {
+        let Kind::Insert(insert, named) = &self.kind else { return Ok(None) };
+        if self.returning.is_some() || on_conflict(insert)? != OnConflict::Fail {
+            return Ok(None);
+        }
+        query.statement_context().authorize()?;
+        NewRows::read(query, (&self.target, named, &self.select), insert, parameters).await.map(Some)
+    }
+
     /// The mutations of the write, the number of rows, and the rows of RETURNING. With `ranges` a DELETE may give one
     /// range.
     ///
@@ -159,7 +181,7 @@ impl<'a> BoundWrite<'a> {
         let (target, select) = (&self.target, &self.select);
         query.statement_context().authorize()?;
         let mut returned = Returned::new(self.returning);
-        let (writes, count) = match &self.kind {
+        let (mut writes, count) = match &self.kind {
             Kind::Insert(insert, named) => {
                 insert::run(query, (target, named, select), insert, parameters, &mut returned).await?
             }
@@ -167,6 +189,7 @@ impl<'a> BoundWrite<'a> {
             Kind::Delete => update_delete::delete(query, (target, select), parameters, ranges, &mut returned).await?,
             Kind::Merge(actions) => merge::run(query, (target, actions, select), parameters).await?,
         };
+        messages::keep_unknown(&query.view, target, &mut writes).await?;
         let answer = returned.answer(query, target, &self.called, parameters).await?;
         Ok((writes, count, answer.map(returning::Answer::into_stream)))
     }

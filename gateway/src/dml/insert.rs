@@ -5,7 +5,7 @@ use super::{
     defaults::{self, Defaults},
     returning::Returned,
     rows, select,
-    target::{Numbers, Target, TargetColumn, marker},
+    target::{Numbers, Place, Target, TargetColumn, marker},
     upsert,
 };
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
 };
 use arrow::{array::RecordBatch, datatypes::DataType};
 use datafusion::{
+    execution::SendableRecordBatchStream,
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Ident, SetExpr, TableObject},
 };
@@ -43,6 +44,31 @@ pub(crate) struct NewRow {
     pub(crate) number: u64,
     /// A value for each column of the target; NULL for those that the statement does not name.
     pub(crate) values: Vec<Value>,
+}
+
+impl NewRow {
+    /// The cells that it has, as [`CELLS_MAX`](crate::write_set::CELLS_MAX) counts them.
+    pub(crate) fn cells(&self, target: &Target) -> usize {
+        let is_cell = |column: &TargetColumn| matches!(column.place, Place::Cell { .. });
+        let cells = target.columns.iter().zip(&self.values);
+        cells.filter(|(column, value)| **value != Value::Null && is_cell(column)).count().max(1)
+    }
+
+    /// Bytes of its values in memory, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.iter().map(value_bytes).sum()
+    }
+}
+
+/// Bytes of a value in memory, roughly.
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Array(items) => items.iter().map(value_bytes).sum(),
+            _ => 0,
+        }
 }
 
 /// The table of an INSERT and the places of the columns that it names.
@@ -127,38 +153,85 @@ pub(super) async fn run(
     {
         super::update_delete::set_columns(target, assignments.clone())?;
     }
-    let mut batches = rows(query, select, parameters).await?;
-    check_width(insert, named, batches.schema().fields().len())?;
-    let given = named.iter().take(batches.schema().fields().len()).copied().collect::<Vec<_>>();
-    if !matches!(insert.source.as_ref().map(|source| source.body.as_ref()), Some(SetExpr::Values(_))) {
-        given.iter().try_for_each(|at| target.columns[*at].check_given())?;
-    }
-    let defaults = Defaults::new(query, target, &given).await?;
-    let (mut written, mut count, mut seen, mut number) =
-        (WriteSet::counted(query.view.memory.clone()), 0, HashSet::new(), 0);
-    while let Some(batch) = batches.try_next().await? {
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let chunk = batch.slice(from, LOOKUP_ROWS.min(batch.num_rows() - from));
-            from += chunk.num_rows();
-            let new = new_rows(query, target, (&given, &defaults), &chunk, number)?;
-            let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
-            defaults::check(query, target, &values, false).await.map_err(|(_, error)| error)?;
-            number += new.len() as u64;
-            count += match &conflict {
-                _ if blind => put_blindly(target, named, new, &mut seen, &mut written)?,
-                OnConflict::Update { .. } => {
-                    let upsert = upsert::Upsert { query, target, insert, parameters };
-                    upsert.run(&conflict, new, &mut seen, &mut written, returned).await?
-                }
-                OnConflict::Fail | OnConflict::Nothing { .. } => {
-                    let skip = conflict != OnConflict::Fail;
-                    put_new((&query.view, target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
-                }
-            };
-        }
+    let mut source = NewRows::read(query, (target, named, select), insert, parameters).await?;
+    let (mut written, mut count, mut seen) = (WriteSet::counted(query.view.memory.clone()), 0, HashSet::new());
+    while let Some(new) = source.next(query, target).await? {
+        check_rows(query, target, &new).await?;
+        count += match &conflict {
+            _ if blind => put_blindly(target, named, new, &mut seen, &mut written)?,
+            OnConflict::Update { .. } => {
+                let upsert = upsert::Upsert { query, target, insert, parameters };
+                upsert.run(&conflict, new, &mut seen, &mut written, returned).await?
+            }
+            OnConflict::Fail | OnConflict::Nothing { .. } => {
+                let skip = conflict != OnConflict::Fail;
+                put_new((&query.view, target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
+            }
+        };
     }
     Ok((written, count))
+}
+
+/// The rows of an INSERT, as its source gives them.
+pub(crate) struct NewRows {
+    batches: SendableRecordBatchStream,
+    /// Rows of the source that are still to come of the last batch.
+    rest: Option<RecordBatch>,
+    given: Vec<usize>,
+    defaults: Defaults,
+    number: u64,
+}
+
+impl NewRows {
+    /// Plans and begins to read the source.
+    ///
+    /// # Errors
+    /// Those of the plan; 42601 for another number of columns; 428C9; what evaluating a default finds.
+    pub(super) async fn read(
+        query: &Query,
+        (target, named, select): (&Target, &[usize], &ast::Statement),
+        insert: &ast::Insert,
+        parameters: &[ScalarValue],
+    ) -> Result<Self> {
+        let batches = rows(query, select, parameters).await?;
+        let width = batches.schema().fields().len();
+        check_width(insert, named, width)?;
+        let given = named.iter().take(width).copied().collect::<Vec<_>>();
+        if !matches!(insert.source.as_ref().map(|source| source.body.as_ref()), Some(SetExpr::Values(_))) {
+            given.iter().try_for_each(|at| target.columns[*at].check_given())?;
+        }
+        let defaults = Defaults::new(query, target, &given).await?;
+        Ok(Self { batches, rest: None, given, defaults, number: 0 })
+    }
+
+    /// The next rows, [`LOOKUP_ROWS`] at most; `None` after the last one.
+    ///
+    /// # Errors
+    /// Those of the source; of assignment, 23502, 23503.
+    pub(crate) async fn next(&mut self, query: &Query, target: &Target) -> Result<Option<Vec<NewRow>>> {
+        let batch = match self.rest.take() {
+            Some(batch) => batch,
+            None => loop {
+                match self.batches.try_next().await? {
+                    None => return Ok(None),
+                    Some(batch) if batch.num_rows() == 0 => {}
+                    Some(batch) => break batch,
+                }
+            },
+        };
+        let chunk = batch.slice(0, LOOKUP_ROWS.min(batch.num_rows()));
+        let left = batch.num_rows() - chunk.num_rows();
+        self.rest = (left > 0).then(|| batch.slice(chunk.num_rows(), left));
+        let new = new_rows(query, target, (&self.given, &self.defaults), &chunk, self.number)?;
+        self.number += new.len() as u64;
+        Ok(Some(new))
+    }
+}
+
+/// 23514 for the first row that contradicts a condition of the table.
+pub(crate) async fn check_rows(query: &Query, target: &Target, rows: &[NewRow]) -> Result<()> {
+    let values: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
+    defaults::check(query, target, &values, false).await.map_err(|(_, error)| error)
 }
 
 fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()> {

@@ -13,6 +13,7 @@ use super::{
     assign::{assign, assign_row},
     defaults::{self, Defaults},
     insert::{self, LOOKUP_ROWS},
+    messages,
     returning::Returned,
     rows, select,
     target::{Target, TargetColumn, marker},
@@ -367,6 +368,9 @@ impl Merging<'_> {
                 let column = &self.target.columns[*place];
                 let value = assign(batch.column(from + at), row, column)?;
                 mutations.extend(column.set(&value)?);
+                if messages::keeps_unknown(column, &value) {
+                    self.written.messages.push((key.clone(), *place));
+                }
                 values[*place] = value;
             }
             self.target.check_nulls(&values, |at| places.contains(&at))?;

@@ -168,8 +168,8 @@ fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
         if rows.is_empty() {
             return Ok(new_empty_array(&types::data_type(column.kind)));
         }
-        let values = rows.iter().map(|row| types::scalar_of_value(&row[at], column.kind));
-        Ok(ScalarValue::iter_to_array(values)?)
+        let scalar = |row: &&[Value]| Ok(types::scalar_of_value(column.shown(&row[at])?.as_ref(), column.kind));
+        Ok(ScalarValue::iter_to_array(rows.iter().map(scalar).collect::<Result<Vec<_>>>()?)?)
     };
     let arrays = target.columns.iter().enumerate().map(array).collect::<Result<Vec<_>>>()?;
     let batch = RecordBatch::try_new(schema.clone(), arrays)?;

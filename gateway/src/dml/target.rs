@@ -16,11 +16,11 @@ use datafusion::sql::sqlparser::{
     tokenizer::Span,
 };
 use keyspan_catalog::{
-    ColumnPlace, Encoding, KeySchema, SqlType, Table, Value, mapping,
+    ColumnPlace, Encoding, KeySchema, ProtoMessage, SqlType, Table, Value, mapping,
     table::{ColumnDefault, Identity, MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
 };
 use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_column};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// A table that is written.
 pub(crate) struct Target {
@@ -101,7 +101,7 @@ impl Target {
                 ColumnPlace::Cell { family, qualifier, encoding } => Place::Cell {
                     family: family.clone(),
                     qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
-                    encoding: *encoding,
+                    encoding: encoding.clone(),
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
                 },
             };
@@ -285,6 +285,24 @@ impl TargetColumn {
             .with_detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", self.name)))
     }
 
+    /// The message that its cells hold, if they hold protobuf.
+    pub(crate) fn message(&self) -> Option<&ProtoMessage> {
+        match &self.place {
+            Place::Cell { encoding, .. } => encoding.message(),
+            Place::Key(_) => None,
+        }
+    }
+
+    /// A value on its way to the column, as the column shows it: a message that came as bytes is a jsonb.
+    ///
+    /// # Errors
+    /// For bytes that are no message: they were checked before.
+    pub(super) fn shown<'a>(&self, value: &'a Value) -> Result<Cow<'a, Value>> {
+        let (Some(message), Value::Bytes(bytes)) = (self.message(), value) else { return Ok(Cow::Borrowed(value)) };
+        message.check(bytes)?;
+        Ok(message.decode(bytes).map_or(Cow::Borrowed(value), Cow::Owned))
+    }
+
     /// Whether values are merged into its cells.
     pub(crate) fn is_aggregate(&self) -> bool {
         matches!(self.place, Place::Cell { aggregate: Some(_), .. })
@@ -308,7 +326,7 @@ impl TargetColumn {
                 return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
             }
             (value, None) => {
-                let value = mapping::encode(value, self.kind, *encoding)?;
+                let value = mapping::encode(value, self.kind, encoding)?;
                 Some(Mutation::SetCell { family, qualifier, timestamp: None, value })
             }
         })

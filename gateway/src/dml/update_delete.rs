@@ -2,7 +2,7 @@
 
 use super::{
     assign::{assign, assign_row},
-    defaults, range,
+    defaults, messages, range,
     returning::Returned,
     rows, select,
     target::{Place, Target, marker},
@@ -128,6 +128,9 @@ pub(super) async fn update(
                     target.check_null(column, &value)?;
                 }
                 mutations.extend(column.set(&value)?);
+                if messages::keeps_unknown(column, &value) {
+                    written.messages.push((key.clone(), *position));
+                }
                 if let Some(after) = &mut after {
                     after[*position] = value;
                 }

@@ -4,6 +4,7 @@ use super::{
     assign::{assign, assign_row},
     defaults,
     insert::{self, NewRow},
+    messages,
     returning::Returned,
     rows, select,
     target::{Place, Target, marker},
@@ -72,6 +73,10 @@ pub(crate) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()>
 /// it does not matter what was there.
 pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
     let OnConflict::Update { assignments, condition: None, .. } = conflict else { return false };
+    // What a message holds that its descriptor does not know is kept.
+    if named.iter().any(|at| target.columns[*at].message().is_some()) {
+        return false;
+    }
     let inserted: BTreeSet<&str> = named
         .iter()
         .map(|at| &target.columns[*at])
@@ -217,6 +222,9 @@ impl Upsert<'_> {
                         target.check_null(column, &value)?;
                     }
                     mutations.extend(column.set(&value)?);
+                    if messages::keeps_unknown(column, &value) {
+                        written.messages.push((key.clone(), *place));
+                    }
                     if let Some(after) = &mut after {
                         after[*place] = value;
                     }
@@ -259,7 +267,11 @@ impl Upsert<'_> {
             && let SetExpr::Values(values) = subquery.body.as_mut()
         {
             let row = |new: &NewRow| -> Result<ast::Parens<Vec<Expr>>> {
-                let cells = new.values.iter().zip(columns).map(|(value, column)| literal(value, column.kind));
+                let cells = new
+                    .values
+                    .iter()
+                    .zip(columns)
+                    .map(|(value, column)| literal(column.shown(value)?.as_ref(), column.kind));
                 Ok(ast::Parens::with_empty_span(cells.collect::<Result<_>>()?))
             };
             values.rows = conflicting.iter().map(row).collect::<Result<_>>()?;

@@ -8,6 +8,7 @@ use crate::{
         bound_write::{BoundWrite, command_tag, not_a_write},
     },
     execute::Outcome,
+    load::{self, insert::Inserted},
     pg::error::{Result, SqlState},
     query::Query,
     session::{Prepared, Session},
@@ -127,12 +128,26 @@ async fn planned(
     }
     let write = BoundWrite::new(&query, statement, &[]).await?;
     let needs = query.statement_context().needs.clone();
-    let done = write.run(&query, parameters, autocommit).await;
-    let (writes, count, rows) = done.map_err(|error| write.without_row(&query, error))?;
+    let done = async {
+        let Some(source) = write.new_rows(&query, parameters).await? else {
+            let (writes, count, rows) = write.run(&query, parameters, autocommit).await?;
+            return Ok((Inserted::Rows(writes, count), rows));
+        };
+        let inserted = Box::pin(load::insert::run(session, (&query, write.target()), source)).await?;
+        Ok((inserted, None))
+    };
+    let done: Result<_> = done.await;
+    let (done, rows) = done.map_err(|error| write.without_row(&query, error))?;
     // The view goes first: it shares what the transaction has written so far.
     drop((write, query));
     let tag = command_tag(statement)?;
-    session.write(&pin, writes).await?;
+    let count = match done {
+        Inserted::Stored(count) => count,
+        Inserted::Rows(writes, count) => {
+            session.write(&pin, writes).await?;
+            count
+        }
+    };
     Ok(match rows {
         Some(rows) => Outcome::Rows { tag, rows, needs },
         None => Outcome::Done(format!("{tag} {count}")),

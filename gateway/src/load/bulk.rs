@@ -72,7 +72,7 @@ impl Bulk {
             if *value == Value::Null {
                 return Ok(false);
             }
-            mapping::encode_into(value, column.kind, *encoding, out)?;
+            mapping::encode_into(value, column.kind, encoding, out)?;
             Ok::<bool, SqlError>(true)
         })
     }

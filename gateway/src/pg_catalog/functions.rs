@@ -48,6 +48,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::acl::functions())
         .chain(super::comments::functions())
         .chain(super::notifications::functions())
+        .chain(super::protobuf::functions())
         .chain(super::rights::functions())
         .chain(super::signals::functions())
         .chain(sequences())

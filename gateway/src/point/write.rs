@@ -131,7 +131,8 @@ impl Write {
         let column = |(name, operand): (String, Operand)| {
             let at = target.position(&name).ok()?;
             let column = &target.columns[at];
-            if !matches!(column.place, Place::Cell { aggregate: None, .. }) {
+            // What a message holds that its descriptor does not know is read, and kept.
+            if !matches!(column.place, Place::Cell { aggregate: None, .. }) || column.message().is_some() {
                 return None;
             }
             assigned(&operand, column.kind, parameters)?;

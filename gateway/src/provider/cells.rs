@@ -198,7 +198,7 @@ impl Decoders {
         for column in &table.columns {
             if let ColumnPlace::Cell { family, qualifier, encoding } = &column.place {
                 let family = declared.entry(family.clone()).or_default();
-                family.insert(qualifier.clone(), (column.kind, *encoding));
+                family.insert(qualifier.clone(), (column.kind, encoding.clone()));
             }
         }
         let aggregate = |family: &TableFamily| family.aggregate.map(|aggregate| (family.name.clone(), aggregate));
@@ -214,7 +214,7 @@ impl Decoders {
         let declared = std::str::from_utf8(&cell.qualifier).ok();
         let declared = declared.and_then(|qualifier| self.declared.get(&cell.family)?.get(qualifier));
         match declared {
-            Some((kind, encoding)) => Some(mapping::decode(&cell.value, *kind, *encoding).ok()?.to_text(*kind)),
+            Some((kind, encoding)) => Some(mapping::decode(&cell.value, *kind, encoding).ok()?.to_text(*kind)),
             None => Some(std::str::from_utf8(&cell.value).ok().filter(|text| !text.contains('\0'))?.to_owned()),
         }
     }

@@ -424,7 +424,7 @@ impl ColumnBuilder {
             let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;
             return self.push(&ValueRef::Text(text.into()));
         }
-        self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, column.encoding)?)
+        self.push_value(&mapping::decode(&Bytes::copy_from_slice(bytes), column.kind, &column.encoding)?)
     }
 
     /// Appends a number or a time as [`mapping::decode`] decodes it, but faster, without a [`Value`] between. `None` if

@@ -479,7 +479,7 @@ fn layout_of(
                     family: family.clone(),
                     qualifier: qualifier.clone().into(),
                     kind: column.kind,
-                    encoding: *encoding,
+                    encoding: encoding.clone(),
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
                     shows,
                 };

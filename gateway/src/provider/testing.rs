@@ -237,7 +237,7 @@ impl World {
             if let ColumnPlace::Cell { family, qualifier, encoding } = &column.place
                 && *value != Value::Null
             {
-                let bytes = mapping::encode(value, column.kind, *encoding).unwrap();
+                let bytes = mapping::encode(value, column.kind, encoding).unwrap();
                 cells.push((family.clone(), qualifier.clone().into(), bytes));
             }
         }

@@ -113,6 +113,7 @@ pub(crate) fn snapshot() -> Snapshot {
         tables: [(table.id, Arc::new(table))].into(),
         private: BTreeMap::new(),
         temporary: Arc::default(),
+        protos: BTreeMap::new(),
         roles: [
             role("keyspan", 16_384, true, &[]),
             role("ana", 16_392, false, &["ua"]),

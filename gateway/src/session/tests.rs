@@ -18,8 +18,9 @@ use super::{
     WriteSet,
     testing::{World, check, run},
 };
+use crate::{dml::target::marker, write_set::CELLS_MAX};
 use expect_test::expect;
-use keyspan_storage::{Mutation, RowKey, model::limits::MUTATIONS_MAX};
+use keyspan_storage::{FamilyName, Mutation, RowKey};
 
 #[tokio::test]
 async fn semantics_3_a_transaction_sees_its_writes_and_nobody_else_does() {
@@ -272,8 +273,13 @@ async fn a_commit_is_bounded() {
     let table = world.instance.catalog.snapshot().table("t").unwrap().clone();
     let mut written = WriteSet::default();
     let key = RowKey::new("x#1").unwrap();
-    let many = vec![Mutation::DeleteFromRow; MUTATIONS_MAX];
-    written.mutate(&table, key.clone(), many).unwrap();
-    let error = written.mutate(&table, key, vec![Mutation::DeleteFromRow]).unwrap_err();
-    assert_eq!((error.state.0, error.message.as_str()), ("54000", "a commit of more than 100000 mutations"));
+    // A marker is no cell, and a row without any counts as one.
+    let delete = || vec![marker(), Mutation::DeleteFromFamily { family: FamilyName::new("m").unwrap() }];
+    for _ in 0..CELLS_MAX - 2 {
+        written.mutate(&table, key.clone(), delete()).unwrap();
+    }
+    written.mutate(&table, key.clone(), vec![marker()]).unwrap();
+    written.mutate(&table, key.clone(), vec![Mutation::DeleteFromRow]).unwrap();
+    let error = written.mutate(&table, key, vec![marker()]).unwrap_err();
+    assert_eq!((error.state.0, error.message.as_str()), ("54000", "a commit of more than 100000 cells"));
 }

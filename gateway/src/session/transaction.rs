@@ -7,7 +7,7 @@
 use crate::write_set::COMMIT_BYTES_MAX;
 use crate::write_set::ReadSet;
 use crate::write_set::WriteSet;
-use crate::write_set::check_mutations;
+use crate::write_set::check_cells;
 use crate::write_set::too_large;
 use crate::write_set::written_bytes;
 mod commit;
@@ -65,7 +65,7 @@ struct OpenTransaction {
     tables: BTreeMap<TableId, Arc<Table>>,
     buffered: Arc<Buffered>,
     bytes: usize,
-    mutations: usize,
+    cells: usize,
     /// What of `bytes` is counted.
     held: Held,
     reads: Vec<ReadSet>,
@@ -92,7 +92,7 @@ struct Savepoint {
     name: String,
     buffered: Arc<Buffered>,
     bytes: usize,
-    mutations: usize,
+    cells: usize,
     /// How many times rows had been relied on.
     reads: usize,
     /// The locks until then.
@@ -237,7 +237,7 @@ impl Session {
             tables: BTreeMap::new(),
             buffered: Arc::default(),
             bytes: 0,
-            mutations: 0,
+            cells: 0,
             held: Held::of(Some(Arc::clone(&self.instance.resources.runtime.memory_pool))),
             reads: Vec::new(),
             _held: UntilEnd(locks.clone()),
@@ -269,7 +269,7 @@ impl Session {
             name: name.to_owned(),
             buffered: open.buffered.clone(),
             bytes: open.bytes,
-            mutations: open.mutations,
+            cells: open.cells,
             reads: open.reads.len(),
             locks: open.locks.mark(),
             pending: self.notifications.pending().mark(),
@@ -290,7 +290,7 @@ impl Session {
         open.savepoints.truncate(at + 1);
         let to = &open.savepoints[at];
         open.buffered = to.buffered.clone();
-        (open.bytes, open.mutations, open.read_only) = (to.bytes, to.mutations, to.read_only);
+        (open.bytes, open.cells, open.read_only) = (to.bytes, to.cells, to.read_only);
         open.held.resize(open.bytes)?;
         open.reads.truncate(to.reads);
         open.locks.rollback_to(to.locks);
@@ -482,8 +482,8 @@ impl Session {
             return Ok(());
         };
         open.bytes += written.bytes;
-        open.mutations += written.mutations;
-        check_mutations(open.mutations)?;
+        open.cells += written.cells;
+        check_cells(open.cells)?;
         if open.bytes > COMMIT_BYTES_MAX {
             return Err(too_large());
         }

@@ -93,7 +93,11 @@ pub(crate) fn commit(
 /// Checks the size of a commit's part of the log, which includes every row that was in no memtable as a whole.
 fn check_size(size: usize) -> Result<()> {
     match size > REQUEST_BYTES_MAX {
-        true => Err(Error::TooLarge { what: "all rows of a request", size, limit: REQUEST_BYTES_MAX }),
+        true => Err(Error::TooLarge {
+            what: "a commit with the former content of its rows",
+            size,
+            limit: REQUEST_BYTES_MAX,
+        }),
         false => Ok(()),
     }
 }

@@ -140,7 +140,7 @@ impl Lookups {
             let mut keep = |key: RowKey, row: FetchedRow| {
                 fetched.bytes += row.row.as_ref().map_or(0, Bytes::len);
                 if fetched.bytes > REQUEST_BYTES_MAX {
-                    let what = "all that the rows of a request held before";
+                    let what = "the former content of a commit's rows";
                     return Err(Error::TooLarge { what, size: fetched.bytes, limit: REQUEST_BYTES_MAX });
                 }
                 of_table.insert(key, Some(row));

@@ -19,8 +19,9 @@ pub const FAMILIES_MAX: usize = 100;
 pub const ERASED_COLUMNS_MAX: usize = 10_000;
 /// Tables of a store.
 pub const TABLES_MAX: usize = 1_000;
-/// Mutations in one request, over all its rows.
-pub const MUTATIONS_MAX: usize = 100_000;
+/// Mutations in one request, over all its rows: three times Bigtable's. What SQL writes is held to Bigtable's 100,000
+/// cells above the store; a commit of as many has a mutation for each row beside them, and for each row that it locks.
+pub const MUTATIONS_MAX: usize = 300_000;
 /// Nesting of a filter.
 pub const FILTER_DEPTH_MAX: usize = 20;
 /// Bytes of a serialised filter's patterns and values.

@@ -24,6 +24,15 @@ pub enum Definition {
     AlterView(AlterView),
     /// `DROP VIEW`
     DropViews(DropTables),
+    /// `CREATE PROTO DESCRIPTOR`
+    CreateProto(CreateProto),
+    /// `DROP PROTO DESCRIPTOR`
+    DropProtos {
+        /// The descriptors.
+        names: Vec<String>,
+        /// `IF EXISTS`
+        if_exists: bool,
+    },
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
@@ -149,6 +158,8 @@ pub struct ColumnClause {
     pub not_null: bool,
     /// The default of its values.
     pub default: Option<DefaultClause>,
+    /// `PROTOBUF 'message'`: the message that its cells hold.
+    pub protobuf: Option<String>,
 }
 
 /// The default of a column.
@@ -180,6 +191,17 @@ pub struct CreateSequence {
     pub if_not_exists: bool,
     /// Its options.
     pub options: SequenceOptions,
+}
+
+/// `CREATE PROTO DESCRIPTOR`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateProto {
+    /// The descriptor.
+    pub name: String,
+    /// `OR REPLACE`
+    pub or_replace: bool,
+    /// The bytes of a FileDescriptorSet.
+    pub files: Vec<u8>,
 }
 
 /// A part of the primary key.

@@ -6,8 +6,8 @@ use super::super::{
 };
 use crate::execute::Outcome;
 use crate::sql::ast::Statement;
+use crate::write_set::CELLS_MAX;
 use expect_test::expect;
-use keyspan_storage::model::limits::MUTATIONS_MAX;
 
 #[tokio::test]
 async fn what_rows_contradict_is_told_as_postgres_tells_it() {
@@ -146,7 +146,7 @@ async fn copy(session: &mut Session, table: &str, rows: usize) -> String {
 
 #[tokio::test]
 async fn more_rows_than_a_commit_holds_go_into_a_table_that_nobody_else_sees() {
-    let rows = MUTATIONS_MAX / 2;
+    let rows = CELLS_MAX / 2 + 1;
     let world = World::new().await;
     let (mut one, mut two) = (world.tenant("alto"), world.tenant("alto"));
     run(&mut one, "CREATE TABLE p (a int PRIMARY KEY, b int, c int); INSERT INTO p VALUES (5, 5, 5)").await;

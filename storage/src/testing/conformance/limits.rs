@@ -50,7 +50,7 @@ pub(super) async fn mutations_in_a_request(s: &Subject) {
     one_row(s).await;
     let many = vec![Mutation::DeleteFromRow; MUTATIONS_MAX + 1];
     let error = s.refuse("k", many.clone()).await;
-    assert!(matches!(error, Error::TooMany { what: "mutations", count: 100_001, limit: 100_000 }), "{error}");
+    assert!(matches!(error, Error::TooMany { what: "mutations", count: 300_001, limit: 300_000 }), "{error}");
     let half = MUTATIONS_MAX / 2 + 1;
     let row = |name: &str| RowMutation { key: key(name), mutations: many[..half].to_vec() };
     let error = s.store.mutate_rows(&table(), vec![row("k"), row("l")]).await.unwrap_err();

@@ -192,7 +192,11 @@ async fn what_is_over_its_limit_is_refused() -> Result<()> {
         ("an update of nothing", format!("UPDATE t SET b = 'x' WHERE a = '{}'", "k".repeat(5_000))),
         ("a large value", format!("INSERT INTO t VALUES ('large', repeat('x', {}))", 1 << 20)),
         ("a value over the limit", format!("INSERT INTO t VALUES ('larger', repeat('x', {}))", (100 << 20) + 1)),
-        ("too many mutations", "INSERT INTO t SELECT v::text, 'x' FROM generate_series(1, 60000) AS g(v)".to_owned()),
+        (
+            "too many cells",
+            "BEGIN; INSERT INTO t SELECT v::text, 'x' FROM generate_series(1, 100001) AS g(v)".to_owned(),
+        ),
+        ("its end", "ROLLBACK".to_owned()),
         ("what is there", "SELECT left(a, 5), length(a), length(b) FROM t ORDER BY a".to_owned()),
     ] {
         told.push(format!("{what}: {}", answer(tenant, &sql).await));
@@ -204,9 +208,10 @@ async fn what_is_over_its_limit_is_refused() -> Result<()> {
         an update of nothing: (0)
         a large value: (1)
         a value over the limit: 54000: a cell of 104857601 bytes is over the limit of 104857600
-        too many mutations: 54000: a commit of more than 100000 mutations
-        DETAIL: Each cell that is written is a mutation, and so is each row that is deleted.
-        HINT: Write fewer rows in a transaction.
+        too many cells: 54000: a commit of more than 100000 cells
+        DETAIL: Each value that is set outside of the key is a cell. A row without one counts as one, and so does a row that is deleted.
+        HINT: Write fewer rows at a time. Outside of a transaction block COPY and INSERT … SELECT, without ON CONFLICT and RETURNING, take any number of new rows.
+        its end: (0)
         what is there: kkkkk | 4080 | 7
         large | 5 | 1048576
     "#]]
