@@ -7,6 +7,7 @@
 mod alter;
 mod defaults;
 mod define;
+pub mod describe;
 mod gc;
 mod options;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 pub(crate) mod auto_parameterize;
 mod create_table_as;
+mod describe;
 mod erase;
 mod locking;
 mod outcome;
@@ -157,6 +158,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
             Box::pin(write::parameters(session, view, &statement, hints)).await?
         }
         Statement::ExplainDropDatabase(_) | Statement::ExplainAlterTable(_) => (Vec::new(), Some(explain::schema())),
+        Statement::Describe(description) => (Vec::new(), Some(describe::columns(description))),
         Statement::Empty
         | Statement::CopyFrom(_)
         | Statement::Definition(_)
@@ -279,6 +281,10 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         }
         Statement::Maintenance(Maintenance::ConfirmClock) => ddl::confirm_clock(session).map(Outcome::Done),
         Statement::Maintenance(upkeep) => maintain(session, upkeep),
+        Statement::Describe(description) => {
+            let view = session.view().await?;
+            describe::rows(&session.statement_context(&view), description)
+        }
     }
 }
 

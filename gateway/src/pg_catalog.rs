@@ -3,9 +3,10 @@
 //!
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`system_relations`], and [`ROWS`]
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
-//! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`store_stats`] (the inside of the store) and [`information`]
-//! (`information_schema`). A relation that PostgreSQL has and that has no rows here is empty. [`functions`] and [`acl`]
-//! hold the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion
+//! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`tables`] (families, rules
+//! and places of columns), [`store_stats`] (the inside of the store) and [`information`] (`information_schema`). A
+//! relation that PostgreSQL has and that has no rows here is empty. [`create`] writes the statements that make
+//! relations again. [`functions`] and [`acl`] hold the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion
 //! cannot plan in the queries of psql, of drivers and of tools into what it can.
 //!
 //! A tenant's session sees its own database, its own role and the roles that share its database, and no other tenant's
@@ -24,6 +25,7 @@ pub mod acl;
 pub mod cluster;
 pub mod columns;
 pub mod comments;
+pub mod create;
 pub mod functions;
 pub mod information;
 pub mod keywords;
@@ -37,6 +39,7 @@ pub mod shares;
 mod signals;
 pub mod store_stats;
 pub mod system_columns;
+pub mod tables;
 pub mod type_of;
 pub mod views;
 
@@ -106,12 +109,15 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (INFORMATION_SCHEMA, "view_table_usage", &[views::table_usage]),
     (INFORMATION_SCHEMA, "views", &[views::standard_views]),
     (KEYSPAN, "clock", &[store_stats::clock]),
+    (KEYSPAN, "columns", &[tables::columns]),
     (KEYSPAN, "compactions", &[store_stats::compactions]),
     (KEYSPAN, "drops", &[objects::drops]),
     (KEYSPAN, "erasures", &[objects::erasures]),
+    (KEYSPAN, "families", &[tables::families]),
     (KEYSPAN, "memory", &[store_stats::memory]),
     (KEYSPAN, "proto_messages", &[protobuf::messages]),
     (KEYSPAN, "segments", &[store_stats::segments]),
+    (KEYSPAN, "tables", &[tables::tables]),
     (KEYSPAN, "tablets", &[store_stats::tablets]),
     (KEYSPAN, "tenants", &[shares::tenants]),
     (KEYSPAN, "usage", &[shares::usage]),

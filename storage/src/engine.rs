@@ -128,8 +128,8 @@ pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
 pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
-    CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, HistorySize, Inspection, KeyRange,
-    Layouts, Load, LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation,
+    CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, History, HistorySize, Inspection,
+    KeyRange, Layouts, Load, LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation,
     RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
@@ -552,6 +552,10 @@ impl Store for Engine {
 
     fn inspect(&self) -> Option<Inspection> {
         Some(self.inspection())
+    }
+
+    fn history(&self, table: &TableName) -> Option<History> {
+        self.shared.published.load().tables.get(table)?.descriptor.schema.history
     }
 
     fn set_layouts(&self, layouts: Arc<dyn Layouts>) {

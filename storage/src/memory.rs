@@ -9,9 +9,9 @@ mod state;
 
 use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, HistorySize, KeyRange, Load, LoadColumn,
-    Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store,
-    TableName, TableSchema, Write,
+    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, History, HistorySize, KeyRange, Load,
+    LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream,
+    Scan, Store, TableName, TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,
@@ -218,6 +218,10 @@ impl Store for MemoryStore {
 
     fn confirm_clock(&self) -> Option<ClockInfo> {
         Some(self.0.clock.confirm())
+    }
+
+    fn history(&self, table: &TableName) -> Option<History> {
+        self.0.lock().ok()?.tables.get(table)?.schema.history
     }
 
     fn atomicity(&self) -> Atomicity {

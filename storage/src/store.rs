@@ -5,8 +5,8 @@
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if one of them changed since.
 
 use crate::{
-    Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, Inspection, KeyRange, Layouts, Load, LoadColumn,
-    Mutation, PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
+    Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, History, Inspection, KeyRange, Layouts, Load,
+    LoadColumn, Mutation, PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -303,6 +303,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// The internals of the store, for operators; `None` if it shows none.
     fn inspect(&self) -> Option<Inspection> {
+        None
+    }
+
+    /// What a table keeps of the past, as the store's next read would see it; `None` for a table without history.
+    fn history(&self, table: &TableName) -> Option<History> {
+        let _ = table;
         None
     }
 

@@ -81,6 +81,19 @@ pub enum Statement {
     },
     /// `VACUUM`, `ANALYZE`, `CREATE SCHEMA IF NOT EXISTS`
     Maintenance(Maintenance),
+    /// `SHOW TABLES`, `SHOW COLUMNS`, `SHOW CREATE`, `DESCRIBE`
+    Describe(Description),
+}
+
+/// What is told of relations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Description {
+    /// `SHOW TABLES`
+    Tables,
+    /// `DESCRIBE`, `SHOW COLUMNS FROM`
+    Columns(RelationName),
+    /// `SHOW CREATE`, of a `table`, a `view` or a `sequence`
+    Create(&'static str, RelationName),
 }
 
 /// A query, by whether it locks the rows that it returns.

@@ -41,7 +41,8 @@ mod sequence;
 mod type_name;
 mod view;
 
-// The session, and maintenance.
+// The session, what is told of relations, and maintenance.
+mod describe;
 mod listen;
 mod maintenance;
 mod settings;

@@ -2,6 +2,7 @@
 
 use crate::{
     ast::{Statement, definition::SettingChange, session::Setting},
+    describe,
     tokens::TokenReader,
     transaction::transaction_modes,
 };
@@ -14,6 +15,11 @@ use keyspan_pg::{
 pub(crate) fn parse_setting(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let verb = tokens.head();
     tokens.advance();
+    if verb == "show"
+        && let Some(description) = describe::parse_show(tokens)?
+    {
+        return Ok(Statement::Describe(description));
+    }
     Ok(Statement::Setting(match verb.as_str() {
         "set" => parse_set(tokens)?,
         "reset" if tokens.words("all") => Setting::Reset(None),

@@ -13,7 +13,7 @@
 mod tests;
 
 use crate::{
-    ast::Statement, comment, copy, cursor, definition, explain, grant, listen, maintenance, merge, prepared, proto,
+    ast::Statement, comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto,
     role, select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
 };
 use datafusion::sql::sqlparser::ast;
@@ -72,6 +72,7 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "grant" | "revoke" => grant::parse_grant(tokens)?,
         "reassign" => grant::parse_reassign(tokens)?,
         "set" | "reset" | "show" | "discard" => settings::parse_setting(tokens)?,
+        "describe" | "desc" => describe::parse_describe(tokens)?,
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" => transaction::parse_transaction(tokens)?,
         "savepoint" | "release" => transaction::parse_savepoint(tokens)?,
         "prepare" => prepared::parse_prepare(tokens, parse_one)?,

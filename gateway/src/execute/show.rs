@@ -34,7 +34,7 @@ pub(crate) fn show(session: &Session, name: Option<&str>) -> Result<Outcome> {
         Some(name) => {
             let lower = name.to_lowercase();
             let value = settings.remove(&lower).or_else(|| Settings::at_start(&lower));
-            vec![vec![value.ok_or_else(|| unknown(name))?]]
+            vec![vec![Some(value.ok_or_else(|| unknown(name))?)]]
         }
         None => {
             for parameter in postgres::all() {
@@ -42,7 +42,7 @@ pub(crate) fn show(session: &Session, name: Option<&str>) -> Result<Outcome> {
             }
             let describe = |(name, value): (String, String)| {
                 let (shown, text) = Settings::describe(&name).unwrap_or_default();
-                vec![shown.into_owned(), value, text.to_owned()]
+                vec![Some(shown.into_owned()), Some(value), Some(text.to_owned())]
             };
             settings.into_iter().map(describe).collect()
         }
@@ -56,14 +56,13 @@ pub(crate) fn texts(names: &[&str]) -> SchemaRef {
     Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Rows of text as an outcome.
+/// Rows of text, with NULLs, as an outcome.
 ///
 /// # Errors
 /// A fault of ours.
-pub(crate) fn text_rows(tag: &'static str, schema: SchemaRef, rows: &[Vec<String>]) -> Result<Outcome> {
-    let column = |at: usize| -> ArrayRef {
-        Arc::new(StringViewArray::from_iter_values(rows.iter().map(|row| row[at].as_str())))
-    };
+pub(crate) fn text_rows(tag: &'static str, schema: SchemaRef, rows: &[Vec<Option<String>>]) -> Result<Outcome> {
+    let column =
+        |at: usize| -> ArrayRef { Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row[at].as_deref()))) };
     let columns = (0..schema.fields().len()).map(column).collect();
     let batch = RecordBatch::try_new(schema.clone(), columns)
         .map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))?;

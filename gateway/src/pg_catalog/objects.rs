@@ -12,7 +12,7 @@ pub(super) use rows::layout;
 
 use super::{
     columns::{Cell, Row},
-    rights,
+    rights, tables,
 };
 use crate::pg_catalog::columns::row;
 use crate::{
@@ -25,8 +25,8 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    DropCertificate, Erasure, Sequence, SqlType, Table, TenantId,
-    table::{Check, Identity, TENANT_COLUMN},
+    Column, DropCertificate, Erasure, Sequence, SqlType, Table, TenantId,
+    table::{Check, DefaultValue, Identity, TENANT_COLUMN},
     tenant::VERIFICATION,
 };
 use rows::{
@@ -102,10 +102,18 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
         name: column.name.clone(),
         kind: column.kind,
         not_null: column.not_null || matches!(column.place, keyspan_catalog::ColumnPlace::Key(_)),
-        default: column.default.as_ref().filter(|_| column.identity.is_none()).map(|default| default.sql.clone()),
+        default: default_text(column, statement),
         identity: column.identity,
     });
     tenant.into_iter().chain(own).collect()
+}
+
+/// The default of a column as an expression, with the sequence as it is called now; `None` for an identity column.
+pub fn default_text(column: &Column, statement: &StatementContext) -> Option<String> {
+    let default = column.default.as_ref().filter(|_| column.identity.is_none())?;
+    let DefaultValue::Next(oid) = default.value else { return Some(default.sql.clone()) };
+    let name = name_of_relation(statement, oid);
+    Some(name.map_or_else(|| default.sql.clone(), |name| format!("nextval('{}'::regclass)", name.replace('\'', "''"))))
 }
 
 /// The parts of a table's primary key as the session sees them.
@@ -250,7 +258,15 @@ pub fn attribute_rows(statement: &StatementContext) -> Vec<Row> {
             let plain = Attribute { number, not_null: false, default: None, identity: None, ..column.clone() };
             Some(attribute(index_oid(table), &plain))
         });
-        columns.iter().map(|column| attribute(table.id.0, column)).chain(of_key).collect::<Vec<_>>()
+        let own = columns.iter().map(|column| {
+            let mut row = attribute(table.id.0, column);
+            let shift = u16::from(statement.operator);
+            if let Some(options) = column.number.checked_sub(shift).and_then(|at| tables::column_options(table, at)) {
+                row.insert("attoptions", options.into());
+            }
+            row
+        });
+        own.chain(of_key).collect::<Vec<_>>()
     };
     statement.tables().flat_map(of_table).chain(system_relations(statement).flat_map(system_attributes)).collect()
 }

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::pg_catalog::columns::row;
 use crate::{
-    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, system_relations::Relation,
+    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, pg_catalog::tables,
+    system_relations::Relation,
 };
 use keyspan_catalog::{
     Sequence, Table,
@@ -25,7 +26,7 @@ pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
         "relacl" => rights::list_of(statement, table.id.0), "relam" => TABLE_METHOD,
         "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, statement).len()).unwrap_or(0), "relispopulated" => true,
-        "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
+        "reloptions" => tables::table_options(table), "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }
 }
 

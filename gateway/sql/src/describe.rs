@@ -1,0 +1,29 @@
+//! `SHOW TABLES`, `SHOW COLUMNS`, `SHOW CREATE`, `DESCRIBE`: what people who come from MySQL type.
+
+use crate::{
+    ast::{Description, Statement},
+    tokens::TokenReader,
+};
+use keyspan_pg::error::Result;
+
+/// Parses what follows `SHOW` if it is no setting; `None` if it is one.
+pub(crate) fn parse_show(tokens: &mut TokenReader<'_>) -> Result<Option<Description>> {
+    if tokens.words("create") {
+        let kinds = [("table", "table"), ("view", "view"), ("sequence", "sequence")];
+        let kind = kinds.into_iter().find(|(word, _)| tokens.words(word)).ok_or_else(|| tokens.syntax_error())?.1;
+        return Ok(Some(Description::Create(kind, tokens.table_name()?)));
+    }
+    if tokens.words("tables") {
+        return Ok(Some(Description::Tables));
+    }
+    if tokens.words("columns from") || tokens.words("columns in") {
+        return Ok(Some(Description::Columns(tokens.table_name()?)));
+    }
+    Ok(None)
+}
+
+/// `DESCRIBE name`, `DESC name`
+pub(crate) fn parse_describe(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.advance();
+    Ok(Statement::Describe(Description::Columns(tokens.table_name()?)))
+}
