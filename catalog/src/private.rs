@@ -76,6 +76,8 @@ pub enum PrivateEdit {
     DropTable(TableId),
     /// A new sequence. Its OID is the catalog's next, or a reserved one.
     CreateSequence(Sequence),
+    /// A column owns a sequence, given by OID; `None` for none.
+    OwnSequence(u32, Option<(TableId, u16)>),
     /// Drops a sequence; its space becomes spare.
     DropSequence(u32),
     /// A new view. Its OID is the catalog's next, or a reserved one.
@@ -196,6 +198,13 @@ impl Private {
                     take_oid(sequence.id)?;
                 }
                 self.sequences.insert(sequence.id, Arc::new(sequence.clone()));
+            }
+            PrivateEdit::OwnSequence(id, owner) => {
+                let sequence = self
+                    .sequences
+                    .get_mut(id)
+                    .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                Arc::make_mut(sequence).owner = *owner;
             }
             PrivateEdit::DropSequence(id) => {
                 self.sequences

@@ -5,6 +5,9 @@ use crate::{Error, ErrorKind, Result, SqlType, TableId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+/// Bytes of a name, as PostgreSQL cuts it.
+const NAME_BYTES_MAX: usize = 63;
+
 /// A sequence of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequence {
@@ -101,6 +104,20 @@ impl Sequence {
         }
         let (name, cycle) = (name.to_owned(), options.cycle);
         Ok(Self { id, name, kind, start, increment, min, max, cycle, owner: None })
+    }
+
+    /// The name that PostgreSQL chooses for the sequence of a column, `table_column_seq`: cut to the length of a name, the
+    /// longer of both names first.
+    pub fn name_for_column(table: &str, column: &str) -> String {
+        let (mut table, mut column) = (table.to_owned(), column.to_owned());
+        while table.len() + column.len() + "__seq".len() > NAME_BYTES_MAX {
+            if table.len() >= column.len() {
+                table.pop()
+            } else {
+                column.pop()
+            };
+        }
+        format!("{table}_{column}_seq")
     }
 
     /// The next values, `count` of them or as many as remain before the sequence ends or wraps around, and the state

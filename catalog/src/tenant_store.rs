@@ -223,9 +223,7 @@ impl TenantStore {
         let catalog = rows::catalog_table();
         let (made, reserved) =
             (rows::private_sequence_key(tenant, sequence.id), rows::private_space_key(tenant, sequence.id));
-        let mut key = space_span(tenant, sequence.id).to_vec();
-        key.push(b'=');
-        let (table, key) = (private_table(), RowKey::new(key)?);
+        let (table, key) = (private_table(), sequence_key(tenant, sequence)?);
         let family = FamilyName::new(DEFAULT_FAMILY)?;
         for _ in 0..ADVANCE_ATTEMPTS_MAX {
             let pin = self.pin().await?;
@@ -241,8 +239,7 @@ impl TenantStore {
                 return Err(Error::new(ErrorKind::NoTable, message));
             };
             let row = self.store.read_row(&table, &key, Some(pin.clone())).await?;
-            let cell = row.as_ref().and_then(|row| row.newest(DEFAULT_FAMILY, b""));
-            let (state, answer) = change(cell.map(|cell| SequenceState::from_bytes(&cell.value)).transpose()?)?;
+            let (state, answer) = change(state_in(row.as_ref())?)?;
             let (family, value) = (family.clone(), state.to_bytes());
             let set = Mutation::SetCell { family, qualifier: Bytes::new(), timestamp: None, value };
             let row = RowMutation { key: key.clone(), mutations: vec![set] };
@@ -261,6 +258,16 @@ impl TenantStore {
             }
         }
         Err(Error::new(ErrorKind::Conflict, format!("sequence \"{}\" is being moved by others", sequence.name)))
+    }
+
+    /// The state of a sequence as it is stored now; `None` at its beginning.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sequence_state(&self, sequence: &Sequence) -> Result<Option<SequenceState>> {
+        let Some(tenant) = &self.tenant else { return Ok(None) };
+        let row = self.store.read_row(&private_table(), &sequence_key(tenant, sequence)?, None).await?;
+        state_in(row.as_ref())
     }
 
     /// The size of the span in a table, measured by reading it; for the operator, the size of the whole table.
@@ -476,6 +483,19 @@ fn without_span(span: &Bytes, found: Columnar) -> Columnar {
 fn within_span(span: &[u8], range: &KeyRange) -> bool {
     let end = prefix_end(span);
     range.start.starts_with(span) && range.end.as_ref().is_some_and(|last| end.is_none_or(|end| *last <= end))
+}
+
+/// The key of the row that holds a sequence's state.
+fn sequence_key(tenant: &TenantId, sequence: &Sequence) -> Result<RowKey> {
+    let mut key = space_span(tenant, sequence.id).to_vec();
+    key.push(b'=');
+    Ok(RowKey::new(key)?)
+}
+
+/// The state of a sequence in its row.
+fn state_in(row: Option<&Row>) -> Result<Option<SequenceState>> {
+    let cell = row.and_then(|row| row.newest(DEFAULT_FAMILY, b""));
+    cell.map(|cell| SequenceState::from_bytes(&cell.value)).transpose()
 }
 
 /// The tenant whose id an operator's key begins with.

@@ -20,6 +20,7 @@ mod quota;
 mod rewrite_rows;
 mod rights;
 mod role;
+mod sequence;
 mod session_defaults;
 pub(crate) mod table;
 mod view;
@@ -43,6 +44,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::AlterTable(_) => "ALTER TABLE",
         Definition::DropTables(_) => "DROP TABLE",
         Definition::CreateSequence(_) => "CREATE SEQUENCE",
+        Definition::AlterSequence(_) => "ALTER SEQUENCE",
         Definition::DropSequences(_) => "DROP SEQUENCE",
         Definition::CreateView(_) => "CREATE VIEW",
         Definition::AlterView(_) => "ALTER VIEW",
@@ -92,6 +94,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::AlterTable(_)
         | Definition::DropTables(_)
         | Definition::CreateSequence(_)
+        | Definition::AlterSequence(_)
         | Definition::DropSequences(_)
         | Definition::CreateView(_)
         | Definition::AlterView(_)
@@ -141,6 +144,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::AlterTable(alter) if private => private::alter(session, alter).await,
         Definition::DropTables(drop) if private => private::drop(session, drop).await,
         Definition::CreateSequence(create) => private::create_sequence(session, create).await,
+        Definition::AlterSequence(alter) => sequence::alter(session, alter).await,
         Definition::DropSequences(drop) => private::drop_sequences(session, drop).await,
         Definition::CreateView(create) => view::create(session, create).await,
         Definition::AlterView(alter) => view::alter(session, alter).await,

@@ -8,6 +8,7 @@ pub(crate) mod auto_parameterize;
 mod create_table_as;
 mod describe;
 mod erase;
+mod lock_table;
 mod locking;
 mod outcome;
 mod prepared;
@@ -168,6 +169,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         | Statement::Deallocate(_)
         | Statement::Cursor(_)
         | Statement::Truncate { .. }
+        | Statement::Lock(_)
         | Statement::Listen(_)
         | Statement::Notify { .. }
         | Statement::Maintenance(_) => none,
@@ -270,6 +272,10 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             check_writable(session, statement)?;
             truncate::truncate(session, tables, *restart).await?;
             Ok(Outcome::Done("TRUNCATE TABLE".into()))
+        }
+        Statement::Lock(relations) => {
+            lock_table::lock(session, relations).await?;
+            Ok(Outcome::Done("LOCK TABLE".into()))
         }
         Statement::Listen(change) => {
             session.listen(change.clone()).await?;

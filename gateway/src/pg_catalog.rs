@@ -5,7 +5,8 @@
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
 //! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`tables`] (families, rules
 //! and places of columns), [`store_stats`] (the inside of the store) and [`information`] (`information_schema`). A
-//! relation that PostgreSQL has and that has no rows here is empty. [`create`] writes the statements that make
+//! relation that PostgreSQL has and that has no rows here is empty. [`extension`] says what `pg_dump` passes over.
+//! [`create`] writes the statements that make
 //! relations again. [`functions`] and [`acl`] hold the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion
 //! cannot plan in the queries of psql, of drivers and of tools into what it can.
 //!
@@ -26,15 +27,18 @@ pub mod cluster;
 pub mod columns;
 pub mod comments;
 pub mod create;
+mod extension;
 pub mod functions;
 pub mod information;
 pub mod keywords;
 mod notifications;
 pub mod objects;
+mod options;
 mod procs;
 mod protobuf;
 pub mod rewrite;
 pub mod rights;
+pub mod sequences;
 pub mod shares;
 mod signals;
 pub mod store_stats;
@@ -63,10 +67,12 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
     (PG_CATALOG, "pg_db_role_setting", &[cluster::setting_defaults]),
     (PG_CATALOG, "pg_default_acl", &[rights::defaults]),
-    (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows]),
+    (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows, extension::dependencies]),
     (PG_CATALOG, "pg_description", &[comments::descriptions]),
+    (PG_CATALOG, "pg_extension", &[extension::extensions]),
     (PG_CATALOG, "pg_index", &[objects::indexes]),
     (PG_CATALOG, "pg_indexes", &[objects::index_definitions]),
+    (PG_CATALOG, "pg_init_privs", &[extension::initial_privileges]),
     (PG_CATALOG, "pg_language", &[cluster::languages]),
     (PG_CATALOG, "pg_namespace", &[objects::schemas]),
     (PG_CATALOG, "pg_prepared_statements", &[cluster::prepared_statements]),

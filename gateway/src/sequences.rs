@@ -7,7 +7,7 @@
 
 use crate::lock::{Mutex, MutexGuard};
 use crate::pg::error::{Result, SqlError, SqlState};
-use keyspan_catalog::{Sequence, TenantStore, sequence::SequenceValues};
+use keyspan_catalog::{Sequence, SequenceState, TenantStore, sequence::SequenceValues};
 use std::{
     collections::HashMap,
     sync::{LazyLock, mpsc},
@@ -71,6 +71,21 @@ impl Sequences {
         }
         blocks.insert(sequence.id, Block { left: behind(sequence, numbers), size });
         Ok(numbers.first)
+    }
+
+    /// The last number that was given, and whether one was: what a sequence shows when it is read as a table. Numbers of
+    /// a block that are left count as not given.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn state(&self, rows: &TenantStore, sequence: &Sequence) -> Result<SequenceState> {
+        let left = || lock(&self.0).get(&sequence.id).and_then(|block| block.left);
+        let before = left();
+        let stored = rows.sequence_state(sequence).await?;
+        // A number that was given meanwhile, from this block or another, makes `before` older than what is stored.
+        let given = left().filter(|_| before.is_some()).and_then(|left| left.first.checked_sub(sequence.increment));
+        let last = given.map(|last| SequenceState { last, called: true });
+        Ok(last.or(stored).unwrap_or(SequenceState { last: sequence.start, called: false }))
     }
 
     /// `setval`: the next number is the one after `last`, or `last` itself.

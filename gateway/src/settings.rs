@@ -76,7 +76,13 @@ const KNOWN: &[Setting] = &[
         Some("DateStyle"),
         "How dates are printed.",
     ),
-    ("default_table_access_method", "keyspan", Takes::Only(&["keyspan"]), None, "How rows of new tables are stored."),
+    (
+        "default_table_access_method",
+        "keyspan",
+        Takes::Word(&["keyspan", "heap"]),
+        None,
+        "How rows of new tables are stored; both words mean the same.",
+    ),
     ("default_tablespace", "", Takes::Only(&[""]), None, "Where new tables are stored; there is one place."),
     (
         "default_transaction_isolation",
@@ -120,6 +126,7 @@ const KNOWN: &[Setting] = &[
         "The timestamp of cells that are written, in place of the time of the commit; empty for that.",
     ),
     ("keyspan.columnar", "on", Takes::Bool, None, "Whether scans of many rows read row groups of typed columns."),
+    ("keyspan.dump_shared", "off", Takes::Bool, None, "Whether pg_dump dumps the rows of shared tables."),
     ("keyspan.point", "on", Takes::Bool, None, "Whether short statements by key go around the optimizer."),
     ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
     ("lc_collate", "C", Takes::Nothing, None, "The order of texts."),

@@ -16,6 +16,8 @@ mod wire {
     pub mod copy;
     pub mod damage;
     pub mod definitions;
+    pub mod described;
+    pub mod dump;
     pub mod erasures;
     pub mod files;
     pub mod flood;

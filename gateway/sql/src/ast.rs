@@ -70,6 +70,8 @@ pub enum Statement {
         /// `RESTART IDENTITY`: the sequences of their columns restart.
         restart: bool,
     },
+    /// `LOCK … IN ACCESS SHARE MODE`
+    Lock(Vec<RelationName>),
     /// `LISTEN`, `UNLISTEN`
     Listen(Listening),
     /// `NOTIFY`

@@ -10,10 +10,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_catalog::{ObjectKind, Privileges};
-use keyspan_pg::{
-    error::{Result, SqlError, SqlState},
-    names::RelationName,
-};
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Kinds of objects that have privileges in PostgreSQL and do not exist here.
 const OTHER_OBJECTS: [&str; 8] = ["domain", "foreign", "language", "large", "parameter", "tablespace", "type", "types"];
@@ -263,15 +260,6 @@ pub(crate) fn owner_to(tokens: &mut TokenReader<'_>, of: impl FnOnce() -> Owned)
     }
     let role = role(tokens)?;
     Ok(Some(Definition::Rights(RightsChange::Owner(of(), role))))
-}
-
-/// `ALTER SEQUENCE … OWNER TO role`
-pub(crate) fn parse_alter_sequence(tokens: &mut TokenReader<'_>) -> Result<Definition> {
-    tokens.expect_words("sequence")?;
-    let if_exists = tokens.words("if exists");
-    let name: RelationName = tokens.table_name()?;
-    let owner = owner_to(tokens, || Owned::Sequence(name, if_exists))?;
-    owner.ok_or_else(|| SqlError::unsupported(format!("ALTER SEQUENCE … {}", tokens.head().to_uppercase())))
 }
 
 /// `REASSIGN OWNED BY roles TO role`

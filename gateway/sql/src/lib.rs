@@ -44,7 +44,7 @@ mod view;
 // The session, what is told of relations, and maintenance.
 mod describe;
 mod listen;
-mod maintenance;
+pub mod maintenance;
 mod settings;
 mod transaction;
 

@@ -91,8 +91,28 @@ pub(crate) fn parse_create_schema(tokens: &mut TokenReader<'_>) -> Result<Statem
     Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }
 
+/// `LOCK [TABLE] [ONLY] name, … IN ACCESS SHARE MODE [NOWAIT]`
+///
+/// # Errors
+/// 0A000 for any other mode: each keeps others from something, and nothing does here.
+pub(crate) fn parse_lock(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("lock")?;
+    tokens.words("table");
+    let relations = tokens.list(|tokens| {
+        tokens.words("only");
+        let name = tokens.table_name();
+        tokens.token(&Token::Mul);
+        name
+    })?;
+    if !tokens.words("in access share mode") {
+        return Err(refuse_lock());
+    }
+    tokens.words("nowait");
+    Ok(Statement::Lock(relations))
+}
+
 /// 0A000 for `LOCK`.
-pub(crate) fn refuse_lock(tokens: &TokenReader<'_>) -> SqlError {
-    SqlError::unsupported(tokens.head().to_uppercase())
+pub fn refuse_lock() -> SqlError {
+    SqlError::unsupported("LOCK")
         .with_hint("Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.")
 }

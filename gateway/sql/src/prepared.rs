@@ -29,7 +29,8 @@ pub(crate) fn parse_prepare(
         tokens.parenthesised(|tokens| {
             let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
             match &parsed {
-                DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("unknown") => Ok(None),
+                // An OID, which no column of users has, takes its type from where it is used.
+                DataType::Custom(name, _) if is_inferred(&name.to_string().to_lowercase()) => Ok(None),
                 // A numeric parameter without precision has the digits of its value.
                 DataType::Numeric(ast::ExactNumberInfo::None) | DataType::Decimal(ast::ExactNumberInfo::None) => {
                     Ok(None)
@@ -57,6 +58,11 @@ pub(crate) fn parse_prepare(
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }
     Ok(Statement::Prepare(Prepare { name, types, statement: Box::new(statement), text: tokens.text() }))
+}
+
+/// Whether a parameter of this type is one of an inferred type.
+fn is_inferred(name: &str) -> bool {
+    matches!(name.strip_prefix("pg_catalog.").unwrap_or(name), "unknown" | "oid")
 }
 
 pub(crate) fn parse_execute(tokens: &mut TokenReader<'_>) -> Result<Statement> {

@@ -1,7 +1,11 @@
-//! `CREATE SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
+//! `CREATE SEQUENCE`, `ALTER SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
 
 use crate::{
-    ast::definition::{CreateSequence, Definition, DropTables},
+    ast::{
+        definition::{AlterSequence, CreateSequence, Definition, DropTables},
+        grant::Owned,
+    },
+    grant,
     tokens::TokenReader,
     type_name::sql_type,
 };
@@ -15,6 +19,32 @@ pub(crate) fn parse_create_sequence(tokens: &mut TokenReader<'_>) -> Result<Defi
     let name = tokens.table_name()?;
     let options = parse_options(tokens)?;
     Ok(Definition::CreateSequence(CreateSequence { name, if_not_exists, options }))
+}
+
+/// `ALTER SEQUENCE … OWNER TO role`, `… OWNED BY column`
+pub(crate) fn parse_alter_sequence(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("sequence")?;
+    let if_exists = tokens.words("if exists");
+    let name = tokens.table_name()?;
+    if let Some(change) = grant::owner_to(tokens, || Owned::Sequence(name.clone(), if_exists))? {
+        return Ok(change);
+    }
+    if !tokens.words("owned by") {
+        return Err(SqlError::unsupported(format!("ALTER SEQUENCE … {}", tokens.head().to_uppercase())));
+    }
+    let owner = if tokens.words("none") {
+        None
+    } else {
+        let mut parts = tokens.path()?;
+        match parts.pop() {
+            Some(column) if !parts.is_empty() => Some((tokens.relation(&parts)?, column)),
+            _ => {
+                return Err(SqlError::syntax("invalid OWNED BY option")
+                    .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+            }
+        }
+    };
+    Ok(Definition::AlterSequence(AlterSequence { name, if_exists, owner }))
 }
 
 pub(crate) fn parse_drop_sequence(tokens: &mut TokenReader<'_>) -> Result<Definition> {

@@ -86,7 +86,7 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "listen" | "unlisten" => listen::parse_listen(tokens)?,
         "notify" => listen::parse_notify(tokens)?,
         "comment" => comment::parse_comment(tokens)?.into(),
-        "lock" => return Err(maintenance::refuse_lock(tokens)),
+        "lock" => maintenance::parse_lock(tokens)?,
         _ => return Err(tokens.unknown_statement()),
     };
     tokens.expect_end()?;
@@ -125,7 +125,7 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("drop", "view") => view::parse_drop_view(tokens),
         ("create", "database") => role::parse_create_database(tokens),
         ("alter", "default") => grant::parse_default_privileges(tokens),
-        ("alter", "sequence") => grant::parse_alter_sequence(tokens),
+        ("alter", "sequence") => sequence::parse_alter_sequence(tokens),
         ("alter", "database") => role::parse_alter_database(tokens),
         ("drop", "database") => role::parse_drop_database(tokens),
         ("create", "role" | "user") => role::parse_create_role(tokens),

@@ -34,6 +34,7 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::CreateTable(create) => one(event, &create.name),
         Definition::AlterTable(alter) => one(event, &alter.name),
         Definition::CreateSequence(create) => one(event, &create.name),
+        Definition::AlterSequence(alter) => one(event, &alter.name),
         Definition::CreateView(create) => one(event, &create.name),
         Definition::CreateProto(create) => one(event, &create.name),
         Definition::AlterView(alter) => one(event, &alter.name),

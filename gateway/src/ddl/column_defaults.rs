@@ -3,26 +3,33 @@
 
 use crate::{
     dml,
-    pg::error::Result,
+    pg::error::{Result, SqlError, SqlState},
     session::Session,
-    sql::ast::definition::{CheckClause, ColumnClause, CreateTable, DefaultClause},
+    sql::ast::definition::{CheckClause, ColumnClause, CreateTable, DefaultClause, OwnSequence},
 };
 use keyspan_catalog::{
-    PrivateEdit, Sequence, SequenceOptions, Snapshot, Table, TenantId,
+    ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, Table, TenantId,
     table::{ColumnDefault, DefaultValue, Identity},
 };
 
-/// Bytes of a name, as PostgreSQL cuts it.
-const NAME_BYTES_MAX: usize = 63;
-
-/// A column with a sequence of its own, the sequence's options, and what of an identity the column is.
-pub(super) type OwnSequence = (String, SequenceOptions, Option<Identity>);
+/// A column with a sequence of its own.
+#[derive(Clone, Debug)]
+pub(super) struct WithSequence {
+    /// The column.
+    pub(super) column: String,
+    /// What kind of identity the column is, if it is one.
+    identity: Option<Identity>,
+    /// The name of the sequence; `None` for the one that PostgreSQL would choose.
+    name: Option<String>,
+    /// The options of the sequence.
+    options: SequenceOptions,
+}
 
 /// What is settled of a table's columns and conditions.
 #[derive(Debug, Default)]
 pub(super) struct ColumnClauses {
     defaults: Vec<(String, ColumnDefault)>,
-    own: Vec<OwnSequence>,
+    own: Vec<WithSequence>,
     checks: Vec<(Option<String>, String, Vec<String>)>,
 }
 
@@ -61,10 +68,10 @@ impl ColumnClauses {
                     self.defaults.extend(default.map(|default| (column.name.clone(), default)));
                 }
                 Some(DefaultClause::Serial) => {
-                    self.own.push((column.name.clone(), of_column(column, SequenceOptions::default()), None));
+                    self.own.push(with_sequence(column, None, &OwnSequence::default()));
                 }
-                Some(DefaultClause::Identity(identity, options)) => {
-                    self.own.push((column.name.clone(), of_column(column, options.clone()), Some(*identity)));
+                Some(DefaultClause::Identity(identity, sequence)) => {
+                    self.own.push(with_sequence(column, Some(*identity), sequence));
                 }
             }
         }
@@ -75,8 +82,31 @@ impl ColumnClauses {
         Ok(())
     }
 
+    /// Settles that a column of a table becomes an identity column.
+    ///
+    /// # Errors
+    /// 42703; 55000 for a column that has a default, is an identity column, or takes NULL.
+    pub(super) fn of_identity(table: &Table, column: &str, identity: Identity, sequence: &OwnSequence) -> Result<Self> {
+        let found = table.column(column).ok_or_else(|| SqlError::undefined_column_of(&table.name, column))?;
+        let of = format!("column \"{column}\" of relation \"{}\"", table.name);
+        let wrong = if found.identity.is_some() {
+            Some(format!("{of} is already an identity column"))
+        } else if found.default.is_some() {
+            Some(format!("{of} already has a default value"))
+        } else if !found.not_null && !matches!(found.place, ColumnPlace::Key(_)) {
+            Some(format!("{of} must be declared NOT NULL before identity can be added"))
+        } else {
+            None
+        };
+        if let Some(message) = wrong {
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        let clause = ColumnClause { name: column.to_owned(), kind: found.kind, not_null: true, default: None };
+        Ok(Self { own: vec![with_sequence(&clause, Some(identity), sequence)], ..Self::default() })
+    }
+
     /// The columns with sequences of their own.
-    pub(super) fn own(&self) -> &[OwnSequence] {
+    pub(super) fn own(&self) -> &[WithSequence] {
         &self.own
     }
 
@@ -113,13 +143,13 @@ impl ColumnClauses {
 /// `first` on.
 pub(super) fn with_sequences(
     mut table: Table,
-    own: &[OwnSequence],
+    own: &[WithSequence],
     first: u32,
     snapshot: &Snapshot,
     tenant: Option<&TenantId>,
 ) -> keyspan_catalog::Result<(Table, Vec<PrivateEdit>)> {
     let mut sequences: Vec<Sequence> = Vec::with_capacity(own.len());
-    for ((column, options, identity), number) in own.iter().zip(first..) {
+    for (WithSequence { column, identity, name, options }, number) in own.iter().zip(first..) {
         let taken = |name: &str| {
             let private = snapshot.private_of(tenant).is_some_and(|private| private.has(name));
             private
@@ -127,9 +157,10 @@ pub(super) fn with_sequences(
                 || sequences.iter().any(|other| other.name == name)
                 || name == table.name
         };
-        let base = sequence_name(&table.name, column);
+        let base = Sequence::name_for_column(&table.name, column);
         let mut names = std::iter::once(base.clone()).chain((1_u32..).map(|number| format!("{base}{number}")));
-        let name = names.find(|name| !taken(name)).unwrap_or(base);
+        // A name that is given and taken is refused when the sequence is made.
+        let name = name.clone().or_else(|| names.find(|name| !taken(name))).unwrap_or(base);
         let mut sequence = Sequence::define(number, &name, options)?;
         let id = table.column(column).map(|column| column.id).unwrap_or_default();
         sequence.owner = Some((table.id, id));
@@ -140,21 +171,10 @@ pub(super) fn with_sequences(
     Ok((table, sequences.into_iter().map(PrivateEdit::CreateSequence).collect()))
 }
 
-/// The options of a column's own sequence, which has the column's type.
-fn of_column(column: &ColumnClause, options: SequenceOptions) -> SequenceOptions {
-    // One that is no sequence's is refused when the sequence is made.
-    SequenceOptions { kind: Some(column.kind), ..options }
-}
-
-/// `table_column_seq`, cut as PostgreSQL cuts it: the longer of both names first.
-fn sequence_name(table: &str, column: &str) -> String {
-    let (mut table, mut column) = (table.to_owned(), column.to_owned());
-    while table.len() + column.len() + "__seq".len() > NAME_BYTES_MAX {
-        if table.len() >= column.len() {
-            table.pop()
-        } else {
-            column.pop()
-        };
-    }
-    format!("{table}_{column}_seq")
+/// A column with a sequence of its own, which has the column's type.
+fn with_sequence(column: &ColumnClause, identity: Option<Identity>, sequence: &OwnSequence) -> WithSequence {
+    // A type that is no sequence's is refused when the sequence is made.
+    let options = SequenceOptions { kind: Some(column.kind), ..sequence.options.clone() };
+    let name = sequence.name.as_ref().map(|name| name.name.clone());
+    WithSequence { column: column.name.clone(), identity, name, options }
 }

@@ -1,7 +1,7 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
 use super::{
-    column_defaults::ColumnClauses,
+    column_defaults::{ColumnClauses, WithSequence},
     erasure::{self, Dropped},
     proto, skipped,
 };
@@ -118,6 +118,7 @@ fn refuse_for_shared(action: &AlterAction) -> Result<()> {
                 .with_hint("Add the column, UPDATE it, then ALTER COLUMN … SET DEFAULT for rows to come."));
         }
         AlterAction::AddCheck(_) | AlterAction::AddPrimaryKey(_) => "ADD CONSTRAINT",
+        AlterAction::AddIdentity { .. } => "ALTER COLUMN … ADD GENERATED",
         _ => return Ok(()),
     };
     Err(SqlError::unsupported(format!("ALTER TABLE … {what} of a shared table")))
@@ -210,16 +211,19 @@ pub(super) enum Settled {
     Default(String, Option<ColumnDefault>),
     /// A column, with what is given with it.
     Added { column: ColumnDefinition, given: ColumnClauses, key: bool, if_not_exists: bool },
+    /// An identity: the sequence of a column that is there.
+    Identity(ColumnClauses),
     /// A condition: its name, what it says, and the columns that it names.
     Check(Option<String>, String, Vec<String>),
 }
 
 impl Settled {
-    /// What is given with a column that is added.
-    pub(super) fn given(&self) -> Option<&ColumnClauses> {
+    /// The columns to which it gives a sequence: `added` tells those that the table did not have before.
+    pub(super) fn own_sequences(&self, added: impl Fn(&str) -> bool) -> Vec<WithSequence> {
         match self {
-            Self::Added { given, .. } => Some(given),
-            _ => None,
+            Self::Added { given, .. } => given.own().iter().filter(|own| added(&own.column)).cloned().collect(),
+            Self::Identity(given) => given.own().to_vec(),
+            _ => Vec::new(),
         }
     }
 }
@@ -257,6 +261,9 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 };
                 Settled::Default(column.clone(), default)
             }
+            AlterAction::AddIdentity { column, identity, sequence } => {
+                Settled::Identity(ColumnClauses::of_identity(&table, column, *identity, sequence)?)
+            }
             action => Settled::Action(Box::new(action.clone())),
         };
         table = apply(&table, &next)?;
@@ -276,6 +283,8 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
     let action = match action {
         Settled::Action(action) => action.as_ref(),
         Settled::Default(column, default) => return table.set_default(column, default.clone()),
+        // Its sequence is made when all else is.
+        Settled::Identity(_) => return Ok(table.clone()),
         Settled::Check(name, sql, columns) => return table.add_check(name.as_deref(), sql.clone(), columns.clone()),
         Settled::Added { column, if_not_exists: true, .. } if table.column(&column.name).is_some() => {
             return Ok(table.clone());
@@ -304,6 +313,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::AddCheck(_) => Err(Error::new(ErrorKind::Invalid, "a condition that was not planned")),
         AlterAction::DropConstraint { name, .. } if is_primary_key(table, name) => table.drop_primary_key(),
         AlterAction::DropConstraint { name, .. } => table.drop_check(name),
+        AlterAction::AddIdentity { .. } => Err(Error::new(ErrorKind::Invalid, "an identity that was not settled")),
         AlterAction::SetDefault { .. } => Err(Error::new(ErrorKind::Invalid, "a default that was not evaluated")),
         AlterAction::AddFamily { name, .. } => table.add_family(name, &[]),
         AlterAction::DropFamily(name) => table.drop_family(name),

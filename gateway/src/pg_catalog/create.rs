@@ -59,7 +59,10 @@ fn column_clause(table: &Table, column: &Column, statement: &StatementContext) -
     let owned = own_sequence(table, column, statement);
     let in_key = matches!(column.place, ColumnPlace::Key(_));
     if let (Some(identity), Some(sequence)) = (column.identity, owned) {
-        let options = sequence_options(sequence, false);
+        let own_name = sequence.name != Sequence::name_for_column(&table.name, &column.name);
+        let own_name = own_name.then(|| format!("SEQUENCE NAME {}", quote_ident(&sequence.name)));
+        let options = Some(sequence_options(sequence, false)).filter(|options| !options.is_empty());
+        let options = own_name.into_iter().chain(options).collect::<Vec<_>>().join(" ");
         let options = if options.is_empty() { String::new() } else { format!(" ({options})") };
         return format!("{name} {} {}{options}", column.kind, identity_clause(identity));
     }

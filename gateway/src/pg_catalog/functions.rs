@@ -46,6 +46,7 @@ pub fn register(state: &mut SessionState) {
         .chain(catalog())
         .chain(casts())
         .chain(super::acl::functions())
+        .chain(super::options::functions())
         .chain(super::comments::functions())
         .chain(super::notifications::functions())
         .chain(super::protobuf::functions())
@@ -209,7 +210,8 @@ fn catalog() -> Vec<RowFunction> {
                 }));
             }
             let table = objects::table_of_oid(statement, number);
-            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, false)))))
+            // Directions are shown, unlike in PostgreSQL, where keys have none: a dump makes the same key again.
+            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, true)))))
         }),
         texts("pg_get_function_result", 1..=1, |values, statement| {
             Ok(optional(oid(&values[0]).and_then(|oid| procs::result(statement, oid))))

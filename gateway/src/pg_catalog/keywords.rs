@@ -2,12 +2,13 @@
 //! [`rows`](crate::pg::syntax::set_returning) makes rows.
 
 use super::functions::row_function;
-use crate::pg::functions::{RowFunction, scalar_function::text_list};
+use crate::pg::{
+    functions::{RowFunction, scalar_function::text_list},
+    ident::keywords,
+};
 use arrow::datatypes::{DataType, Field};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-
-const KEYWORDS: &str = include_str!("data/keywords.txt");
 
 /// The functions that give the columns.
 pub(super) fn functions() -> [RowFunction; 3] {
@@ -20,8 +21,7 @@ pub(super) fn functions() -> [RowFunction; 3] {
 }
 
 fn listed(column: fn(&'static str, &'static str) -> &'static str) -> ScalarValue {
-    let words = KEYWORDS.lines().filter_map(|line| line.split_once(' ')).filter(|(word, _)| *word != "#");
-    text_list(words.map(|(word, class)| Some(column(word, class).to_owned())))
+    text_list(keywords().map(|(word, class)| Some(column(word, class).to_owned())))
 }
 
 fn described(class: &str) -> &'static str {

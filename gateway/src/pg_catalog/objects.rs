@@ -30,8 +30,8 @@ use keyspan_catalog::{
     tenant::VERIFICATION,
 };
 use rows::{
-    attribute, checks, class, constraint, index, index_class, key_dependencies, row_type, sequence_class,
-    system_attributes, system_class, system_type,
+    attribute, checks, class, constraint, default_dependencies, index, index_class, key_dependencies, owned_dependency,
+    row_type, sequence_class, system_attributes, system_class, system_type,
 };
 use std::sync::Arc;
 
@@ -284,7 +284,9 @@ pub fn constraints(statement: &StatementContext) -> Vec<Row> {
 
 /// The rows of `pg_depend` but those of views.
 pub fn dependencies(statement: &StatementContext) -> Vec<Row> {
-    keyed_tables(statement).flat_map(|table| key_dependencies(table, statement)).collect()
+    let keys = keyed_tables(statement).flat_map(|table| key_dependencies(table, statement));
+    let defaults = statement.tables().flat_map(|table| default_dependencies(table, statement));
+    keys.chain(defaults).chain(sequences(statement).filter_map(|one| owned_dependency(one, statement))).collect()
 }
 
 /// The rows of `pg_attrdef`.

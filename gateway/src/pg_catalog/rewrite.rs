@@ -5,8 +5,8 @@
 use crate::pg::syntax::build::call;
 use crate::pg::syntax::dialect::parse_text;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, TableAlias,
-    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    AccessExpr, BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, Subscript,
+    TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -89,6 +89,10 @@ impl VisitorMut for Rewriter {
             *expr = call("regproc_named", [name]);
             return ControlFlow::Continue(());
         }
+        if let Some(character) = character_of_name(expr) {
+            *expr = character;
+            return ControlFlow::Continue(());
+        }
         match expr {
             // No function has the OID 0; its name would be a dash.
             Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
@@ -159,6 +163,19 @@ fn names_function(expr: &Expr) -> bool {
     };
     let columns = ["typinput", "typoutput", "typreceive", "typsend"];
     last.is_some_and(|ident| columns.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
+}
+
+/// `typname[0]` as a call: PostgreSQL's names are arrays of characters, and `pg_dump` asks for their first.
+fn character_of_name(expr: &Expr) -> Option<Expr> {
+    let Expr::CompoundFieldAccess { root, access_chain } = expr else { return None };
+    let name = match root.as_ref() {
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(path) => path.last()?,
+        _ => return None,
+    };
+    let [AccessExpr::Subscript(Subscript::Index { index })] = access_chain.as_slice() else { return None };
+    let at: u32 = index.to_string().parse().ok().filter(|_| name.value.eq_ignore_ascii_case("typname"))?;
+    Some(call("substr", [root.as_ref().clone(), parse(&(at + 1).to_string()), parse("1")]))
 }
 
 /// The name in `'version'::regproc::oid`.

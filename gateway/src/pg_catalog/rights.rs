@@ -90,7 +90,7 @@ pub(super) fn database_list(statement: &StatementContext, name: &str) -> Option<
 }
 
 /// An item as `grantee=letters/grantor`; the owner of the database by its own name where an owner is told so.
-fn item_text(statement: &StatementContext, item: &AclItem, by_name: bool) -> String {
+pub(super) fn item_text(statement: &StatementContext, item: &AclItem, by_name: bool) -> String {
     let name = |oid: u32| {
         let oid = if by_name { shown(statement, oid) } else { shown_operators(statement, oid) };
         quote_ident(&cluster::role_name(statement, oid))

@@ -295,7 +295,7 @@ async fn functions_of_the_session() {
             ana | ana | ana | ana | 42
             > SELECT current_setting('search_path'), current_setting('nix', true), current_setting('server_version_num')
             current_setting:text | current_setting:text | current_setting:text
-            "$user", public | NULL | 160000
+            "$user", public | NULL | 150018
             > SELECT current_setting('nix')
             42704 unrecognized configuration parameter "nix"
             > SELECT format_type(1043, 16), format_type(1700, 655366), format_type(1009, -1), format_type(23, NULL)
@@ -387,7 +387,7 @@ async fn what_tools_ask_first() {
         expect![[r#"
             > select pg_catalog.version()
             version:text
-            PostgreSQL 16.0 (Keyspan 0.1.0) on x86_64, 64-bit
+            PostgreSQL 15.18 (Keyspan 0.1.0) on x86_64, 64-bit
             > SELECT t.oid, typarray FROM pg_type t JOIN pg_namespace ns ON typnamespace = ns.oid WHERE typname = 'int4'
             oid:oid | typarray:oid
             23 | 1007

@@ -19,7 +19,7 @@ use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
     error::{DataFusionError, Result},
 };
-use keyspan_catalog::{Privileges, Table};
+use keyspan_catalog::{Privileges, Sequence, Table};
 use std::{fmt, sync::Arc};
 
 type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
@@ -160,12 +160,26 @@ impl Schema {
 
     fn has(&self, place: Place, name: &str) -> bool {
         match place {
+            Place::Public | Place::Temporary if self.sequence_named(place, name).is_some() => true,
             Place::Public => self.statement.table(name).is_some() || self.statement.view(name).is_some(),
             Place::Temporary => {
                 self.statement.temporary_table(name).is_some() || self.statement.temporary_view(name).is_some()
             }
             system => system_relations::names(system.name(), self.statement.operator).any(|known| known == name),
         }
+    }
+
+    fn sequence_named(&self, place: Place, name: &str) -> Option<&Arc<Sequence>> {
+        let temporary = place == Place::Temporary;
+        let mut all = pg_catalog::objects::sequences(&self.statement);
+        all.find(|one| one.name == name && self.statement.is_temporary(one.id) == temporary)
+    }
+
+    /// A sequence read as a table: one row, of its state now rather than at the statement's pin, as in PostgreSQL.
+    async fn sequence(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(sequence) = self.sequence_named(place, name) else { return Ok(None) };
+        self.needs_read(sequence.id);
+        pg_catalog::sequences::relation(sequence, &self.statement).await
     }
 
     async fn find(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -183,7 +197,7 @@ impl Schema {
         }
         let view =
             if place == Place::Temporary { self.statement.temporary_view(name) } else { self.statement.view(name) };
-        let Some(view) = view else { return Ok(None) };
+        let Some(view) = view else { return self.sequence(place, name).await };
         self.needs_read(view.id);
         let opened = Box::pin(views::open(view, &self.statement, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))

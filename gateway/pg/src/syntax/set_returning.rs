@@ -33,6 +33,7 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
         "pg_get_keywords" => {
             &[("word", "keyword_words"), ("catcode", "keyword_classes"), ("catdesc", "keyword_descriptions")]
         }
+        "pg_options_to_table" => &[("option_name", "option_names"), ("option_value", "option_values")],
         "pg_listening_channels" => &[("", "listening_channels")],
         "regexp_split_to_table" => &[("", "regexp_split_to_array")],
         "regexp_matches" => &[("", "regexp_matches_list")],

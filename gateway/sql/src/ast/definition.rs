@@ -16,6 +16,8 @@ pub enum Definition {
     DropTables(DropTables),
     /// `CREATE SEQUENCE`
     CreateSequence(CreateSequence),
+    /// `ALTER SEQUENCE … OWNED BY`
+    AlterSequence(AlterSequence),
     /// `DROP SEQUENCE`
     DropSequences(DropTables),
     /// `CREATE VIEW`
@@ -170,7 +172,16 @@ pub enum DefaultClause {
     /// `serial`, `bigserial`, `smallserial`: the next value of a sequence that belongs to the column
     Serial,
     /// `GENERATED … AS IDENTITY`: the same, with the sequence's options
-    Identity(Identity, SequenceOptions),
+    Identity(Identity, OwnSequence),
+}
+
+/// The sequence of an identity column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnSequence {
+    /// `SEQUENCE NAME`; `None` for the name that PostgreSQL would choose.
+    pub name: Option<RelationName>,
+    /// Its options.
+    pub options: SequenceOptions,
 }
 
 /// `CONSTRAINT name CHECK (condition)`
@@ -202,6 +213,17 @@ pub struct CreateProto {
     pub or_replace: bool,
     /// The bytes of a FileDescriptorSet.
     pub files: Vec<u8>,
+}
+
+/// `ALTER SEQUENCE … OWNED BY`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterSequence {
+    /// The sequence.
+    pub name: RelationName,
+    /// `IF EXISTS`
+    pub if_exists: bool,
+    /// The column that shall own it, with its table; `None` for `NONE`.
+    pub owner: Option<(RelationName, String)>,
 }
 
 /// A part of the primary key.
@@ -291,6 +313,15 @@ pub enum AlterAction {
         column: String,
         /// The expression.
         default: Option<Box<Expr>>,
+    },
+    /// `ALTER COLUMN … ADD GENERATED … AS IDENTITY`
+    AddIdentity {
+        /// The column.
+        column: String,
+        /// Whether statements may supply values for it.
+        identity: Identity,
+        /// Its sequence.
+        sequence: OwnSequence,
     },
     /// `ALTER COLUMN … SET NOT NULL`
     SetNotNull(String),

@@ -2,8 +2,8 @@
 //! for each kind.
 
 use super::{
-    Attribute, CONSTRAINT, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, index_oid, key,
-    key_name, namespace, owner, persistence, schema_oid, type_lines,
+    Attribute, CONSTRAINT, INDEX, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, detail_oid,
+    index_oid, key, key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
 use crate::pg_catalog::columns::row;
 use crate::{
@@ -11,12 +11,13 @@ use crate::{
     system_relations::Relation,
 };
 use keyspan_catalog::{
-    Sequence, Table,
-    table::{Check, Identity},
+    Column, Sequence, Table,
+    table::{Check, DefaultValue, Identity},
 };
 
-/// The OIDs of `pg_class` and `pg_constraint`, which `pg_depend` names.
+/// The OIDs of `pg_class`, `pg_attrdef` and `pg_constraint`, which `pg_depend` names.
 const PG_CLASS: u32 = 1259;
+const PG_ATTRDEF: u32 = 2604;
 const PG_CONSTRAINT: u32 = 2606;
 
 pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
@@ -149,6 +150,39 @@ pub(super) fn key_dependencies(table: &Table, statement: &StatementContext) -> V
         "refobjid" => constraint, "refobjsubid" => 0_u16, "deptype" => "i",
     };
     columns.chain([index]).collect()
+}
+
+/// A default belongs to its column, and needs the sequence that it takes its values from.
+pub(super) fn default_dependencies(table: &Table, statement: &StatementContext) -> Vec<Row> {
+    let shift = u16::from(statement.operator);
+    let columns = table.columns.iter().filter(|column| column.identity.is_none());
+    let of = |column: &Column| {
+        let default = column.default.as_ref()?;
+        let row = |oid: u32, number: u16, kind: &str| {
+            row! {
+                "classid" => PG_ATTRDEF, "objid" => detail_oid(table, INDEX, column.id + shift), "objsubid" => 0_u16,
+                "refclassid" => PG_CLASS, "refobjid" => oid, "refobjsubid" => number, "deptype" => kind,
+            }
+        };
+        let sequence = match default.value {
+            DefaultValue::Next(oid) => Some(row(oid, 0, "n")),
+            _ => None,
+        };
+        Some([row(table.id.0, column.id + shift, "a")].into_iter().chain(sequence))
+    };
+    columns.filter_map(of).flatten().collect()
+}
+
+/// A sequence goes with the column that owns it; that of an identity column is a part of it.
+pub(super) fn owned_dependency(sequence: &Sequence, statement: &StatementContext) -> Option<Row> {
+    let (table, number) = sequence.owner?;
+    let table = statement.table_of(table)?;
+    let column = table.columns.iter().find(|column| column.id == number)?;
+    Some(row! {
+        "classid" => PG_CLASS, "objid" => sequence.id, "objsubid" => 0_u16, "refclassid" => PG_CLASS,
+        "refobjid" => table.id.0, "refobjsubid" => number + u16::from(statement.operator),
+        "deptype" => if column.identity.is_some() { "i" } else { "a" },
+    })
 }
 
 pub(super) fn system_type(words: &[&'static str], statement: &StatementContext) -> Row {
