@@ -146,8 +146,8 @@ fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &m
         }
     }
     if tokens.words("primary key") {
-        keys.push(tokens.parenthesised(parse_key_part)?);
-        return refuse_key_options(tokens);
+        keys.push(parse_key(tokens)?);
+        return Ok(());
     }
     if tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen) {
         table.checks.push(parse_check(tokens, constraint)?);
@@ -188,6 +188,31 @@ fn parse_family(tokens: &mut TokenReader<'_>) -> Result<FamilyClause> {
         return Ok(FamilyClause { name, columns: Vec::new() });
     }
     Ok(FamilyClause { name, columns: tokens.parenthesised(TokenReader::name)? })
+}
+
+/// The parts of a primary key: `(a, b DESC)`, or `(a, b) WITH (descending = '2')` with the positions of parts that
+/// descend. The second is the form of dumps: a primary key of PostgreSQL has no directions, and `pg_dump` writes one of
+/// the names of its columns and of its index's options.
+fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
+    let mut parts = tokens.parenthesised(parse_key_part)?;
+    if tokens.words("with") {
+        for option in parse_options(tokens)? {
+            if option.family.is_some() || option.name != "descending" {
+                return Err(SqlError::unsupported(format!("parameter \"{}\" of a primary key", option.name)));
+            }
+            for position in option.value.split(',') {
+                let at = position.trim().parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+                let part = at.and_then(|at| parts.get_mut(at)).ok_or_else(|| {
+                    let message = format!("invalid value for parameter \"descending\": \"{}\"", option.value);
+                    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint("It takes positions of parts of the key, from 1, with commas between them.")
+                })?;
+                part.descending = true;
+            }
+        }
+    }
+    refuse_key_options(tokens)?;
+    Ok(parts)
 }
 
 fn parse_key_part(tokens: &mut TokenReader<'_>) -> Result<KeyClause> {
@@ -435,9 +460,7 @@ fn parse_add(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
         if tokens.words("using index") {
             return Err(SqlError::unsupported("ADD PRIMARY KEY USING INDEX"));
         }
-        let parts = tokens.parenthesised(parse_key_part)?;
-        refuse_key_options(tokens)?;
-        return Ok(AlterAction::AddPrimaryKey(parts));
+        return Ok(AlterAction::AddPrimaryKey(parse_key(tokens)?));
     }
     if is_check {
         return Ok(AlterAction::AddCheck(parse_check(tokens, name)?));

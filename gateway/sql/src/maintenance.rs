@@ -104,9 +104,10 @@ pub(crate) fn parse_lock(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         tokens.token(&Token::Mul);
         name
     })?;
-    if !tokens.words("in access share mode") {
+    if !tokens.words("in access share") {
         return Err(refuse_lock());
     }
+    tokens.expect_words("mode")?;
     tokens.words("nowait");
     Ok(Statement::Lock(relations))
 }

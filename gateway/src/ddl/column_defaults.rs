@@ -7,8 +7,9 @@ use crate::{
     session::Session,
     sql::ast::definition::{CheckClause, ColumnClause, CreateTable, DefaultClause, OwnSequence},
 };
+use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::{
-    ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, Table, TenantId,
+    ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
     table::{ColumnDefault, DefaultValue, Identity},
 };
 
@@ -77,7 +78,7 @@ impl ColumnClauses {
         }
         for check in checks {
             let columns = dml::checked_columns(&session.query_now().await?, draft, &check.condition).await?;
-            self.checks.push((check.name.clone(), check.condition.to_string(), columns));
+            self.checks.push((check.name.clone(), condition_text(&check.condition), columns));
         }
         Ok(())
     }
@@ -100,6 +101,10 @@ impl ColumnClauses {
         };
         if let Some(message) = wrong {
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        if !matches!(found.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
+            let message = "identity column type must be smallint, integer, or bigint";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
         let clause = ColumnClause { name: column.to_owned(), kind: found.kind, not_null: true, default: None };
         Ok(Self { own: vec![with_sequence(&clause, Some(identity), sequence)], ..Self::default() })
@@ -136,6 +141,14 @@ impl ColumnClauses {
         let table = self.put_values(table)?;
         let first = table.id.0 + 1;
         with_sequences(table, &self.own, first, snapshot, tenant)
+    }
+}
+
+/// A condition as SQL, without brackets around all of it: dumps write `CHECK ((a > 0))`, and would add a pair each time.
+pub(super) fn condition_text(condition: &Expr) -> String {
+    match condition {
+        Expr::Nested(inner) => condition_text(inner),
+        condition => condition.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
 use super::{
-    column_defaults::{ColumnClauses, WithSequence},
+    column_defaults::{ColumnClauses, WithSequence, condition_text},
     erasure::{self, Dropped},
     proto, skipped,
 };
@@ -247,7 +247,7 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
             }
             AlterAction::AddCheck(check) => {
                 let columns = dml::checked_columns(&session.query_now().await?, &table, &check.condition).await?;
-                Settled::Check(check.name.clone(), check.condition.to_string(), columns)
+                Settled::Check(check.name.clone(), condition_text(&check.condition), columns)
             }
             AlterAction::SetDefault { column, default } => {
                 let identity = table.column(column).is_some_and(|column| column.identity.is_some());

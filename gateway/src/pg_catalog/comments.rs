@@ -9,10 +9,12 @@ use crate::{
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{Comments, TableId};
+use keyspan_catalog::{Comments, TableId, rights::PUBLIC_SCHEMA};
 
-/// The OIDs of `pg_class` and `pg_database`.
-const CLASSES: (u32, u32) = (1259, 1262);
+/// The OIDs of `pg_class`, `pg_database` and `pg_namespace`.
+const CLASSES: (u32, u32, u32) = (1259, 1262, 2615);
+/// The comment of the schema `public` in a new database of PostgreSQL: `pg_dump` leaves out the one that it knows.
+const OF_PUBLIC: &str = "standard public schema";
 
 /// The comments of a relation, and by how much its columns are numbered higher than there.
 fn of_relation(statement: &StatementContext, oid: u32) -> Option<(&Comments, u16)> {
@@ -29,7 +31,10 @@ fn of_database(statement: &StatementContext, oid: u32) -> Option<&str> {
 /// The rows of `pg_description`.
 pub fn descriptions(statement: &StatementContext) -> Vec<Row> {
     let tables = statement.tables().map(|table| table.id.0).chain(views::all(statement).map(|view| view.id));
-    tables.flat_map(|oid| described(statement, oid)).collect()
+    let public = row! {
+        "objoid" => PUBLIC_SCHEMA, "classoid" => CLASSES.2, "objsubid" => 0, "description" => OF_PUBLIC,
+    };
+    tables.flat_map(|oid| described(statement, oid)).chain([public]).collect()
 }
 
 /// The rows of `pg_shdescription`.
@@ -57,8 +62,12 @@ fn described(statement: &StatementContext, oid: u32) -> Vec<Row> {
 pub fn functions() -> Vec<RowFunction> {
     vec![
         row_function("obj_description", 1..=2, DataType::Utf8View, |values, statement| {
-            // Nothing of another catalog than that of relations has one.
-            let of_class = values.get(1).is_none_or(|catalog| text_of(catalog).as_deref() == Some("pg_class"));
+            let catalog = values.get(1).and_then(text_of);
+            if catalog.as_deref() == Some("pg_namespace") {
+                return Ok(text_value((oid(&values[0]) == Some(PUBLIC_SCHEMA)).then_some(OF_PUBLIC)));
+            }
+            // Nothing of another catalog has one.
+            let of_class = catalog.is_none_or(|catalog| catalog == "pg_class");
             let found = oid(&values[0]).filter(|_| of_class).and_then(|oid| of_relation(statement, oid));
             Ok(text_value(found.and_then(|(comments, _)| comments.get(None))))
         }),

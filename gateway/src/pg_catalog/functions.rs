@@ -210,8 +210,7 @@ fn catalog() -> Vec<RowFunction> {
                 }));
             }
             let table = objects::table_of_oid(statement, number);
-            // Directions are shown, unlike in PostgreSQL, where keys have none: a dump makes the same key again.
-            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, true)))))
+            Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, false)))))
         }),
         texts("pg_get_function_result", 1..=1, |values, statement| {
             Ok(optional(oid(&values[0]).and_then(|oid| procs::result(statement, oid))))

@@ -130,6 +130,7 @@ fn column_row(table: &Table, column: &Column, shift: usize) -> Row {
             row.insert("direction", Cell::from(if descending { "desc" } else { "asc" }));
         }
         ColumnPlace::Cell { family, qualifier, encoding } => {
+            row.insert("key_part", Cell::Null);
             row.insert("family", Cell::from(family.as_str()));
             row.insert("qualifier", Cell::from(qualifier.clone()));
             row.insert("encoding", Cell::from(encoding.name()));

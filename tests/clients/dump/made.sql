@@ -27,7 +27,6 @@ GRANT SELECT, INSERT ON notes TO other WITH GRANT OPTION;
 GRANT SELECT ON cheap TO PUBLIC;
 GRANT USAGE ON SEQUENCE invoices TO other;
 GRANT SELECT ON dumped_readings TO other;
-ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO other;
 
 INSERT INTO notes (id, body, weight, code, tags, document, raw, bytes, short, lasts, day, noon, small, real4) VALUES
     (1, E'a\tb\nc\\d\r', 1.5, 'v', '{a,"b c",NULL}', '{"a": 1}', '{"b":  2}', '\x00ff', 'ab', '1 day 02:03:04', '2026-01-31', '12:34:56.789', -7, 0.1),

@@ -63,12 +63,21 @@ pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
     check_oids(table).map(row).collect()
 }
 
+/// The positions of parts that descend as an option of the index: `pg_dump` writes it behind the primary key, which has
+/// no directions in PostgreSQL.
+fn index_options(table: &Table, statement: &StatementContext) -> Option<Vec<String>> {
+    let parts = key(table, statement).into_iter().zip(1_usize..);
+    let descending: Vec<String> =
+        parts.filter(|(part, _)| part.descending).map(|(_, position)| position.to_string()).collect();
+    (!descending.is_empty()).then(|| vec![format!("descending={}", descending.join(","))])
+}
+
 pub(super) fn index_class(table: &Table, statement: &StatementContext) -> Row {
     row! {
         "oid" => index_oid(table), "relname" => key_name(table), "relnamespace" => namespace(statement, table.id.0),
         "relowner" => rights::owner_of(statement, table.id.0), "relam" => KEY_METHOD, "relfilenode" => index_oid(table), "relpersistence" => persistence(statement, table.id.0),
         "relkind" => "i", "relnatts" => i64::try_from(key(table, statement).len()).unwrap_or(0), "relispopulated" => true,
-        "relreplident" => "n",
+        "relreplident" => "n", "reloptions" => index_options(table, statement),
     }
 }
 
