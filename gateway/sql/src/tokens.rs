@@ -64,6 +64,35 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
+/// `a OPERATOR(pg_catalog.=) ANY (b)` as `a = ANY (b)`, before the word `ANY`: sqlparser knows signs only there.
+fn unqualify_operator(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    if !["any", "some", "all"].iter().any(|word| is_word(Some(next), word)) {
+        return;
+    }
+    if let [.., operator, open, schema, point, sign, close] = tokens.as_slice()
+        && is_word(Some(&operator.token), "operator")
+        && open.token == Token::LParen
+        && is_word(Some(&schema.token), "pg_catalog")
+        && point.token == Token::Period
+        && close.token == Token::RParen
+    {
+        let sign = sign.clone();
+        tokens.truncate(tokens.len() - 6);
+        tokens.push(sign);
+    }
+}
+
+/// `FROM ONLY t` as `FROM t`: no table has descendants. `ONLY` is a reserved word, so it names no table.
+fn without_only(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    if let [.., before, only] = tokens.as_slice()
+        && matches!(next, Token::Word(_))
+        && is_word(Some(&only.token), "only")
+        && ["from", "join"].iter().any(|word| is_word(Some(&before.token), word))
+    {
+        tokens.pop();
+    }
+}
+
 impl<'a> TokenReader<'a> {
     /// Cuts the text into statements and leaves out empty ones; text without a statement gives one empty statement.
     pub(crate) fn split(sql: &'a str, database: &'a str) -> Result<Vec<Self>> {
@@ -111,6 +140,8 @@ impl<'a> TokenReader<'a> {
                 _ => {}
             }
             unqualify_form(&mut current, &token.token);
+            unqualify_operator(&mut current, &token.token);
+            without_only(&mut current, &token.token);
             current.push(token);
         }
         push(&mut current, None)?;

@@ -77,8 +77,8 @@ owned dumped_to
 told dumped_to >"$folder/actual"
 same "definitions, then data" "$folder/expected" "$folder/actual"
 
-# One table, as INSERTs, cleaned before.
-dumped --no-owner --table notes --inserts --clean --if-exists --file "$folder/notes.sql"
+# One table, as INSERTs of several rows, cleaned before.
+dumped --no-owner --table notes --rows-per-insert 2 --clean --if-exists --file "$folder/notes.sql"
 "${asked[@]}" --username dumped_to --dbname dumped_to --file "$folder/notes.sql" >"$folder/said"
 told dumped_to >"$folder/actual"
 same "one table by INSERT" "$folder/expected" "$folder/actual"
