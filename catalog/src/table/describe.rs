@@ -43,7 +43,7 @@ impl Table {
         if let Some(aggregate) = family.aggregate {
             add("aggregate", aggregate_name(aggregate).to_owned());
         }
-        if let Some(encoding) = self.encoding_of(family).filter(|encoding| *encoding != Encoding::default()) {
+        if let Some(encoding) = self.encoding_of(family).filter(|encoding| **encoding != Encoding::default()) {
             add("encoding", encoding.name().to_owned());
         }
         options
@@ -56,13 +56,13 @@ impl Table {
             .filter(|column| matches!(&column.place, ColumnPlace::Cell { family: of, .. } if *of == family.name))
     }
 
-    /// The encoding of a family's first column: that of the others too, unless they were added later.
-    pub fn encoding_of(&self, family: &TableFamily) -> Option<Encoding> {
-        let encoding = |column: &Column| match column.place {
-            ColumnPlace::Cell { encoding, .. } => Some(encoding),
+    /// The encoding of a family's first column that names no message: that of the others too, unless they were added
+    /// later.
+    pub fn encoding_of(&self, family: &TableFamily) -> Option<&Encoding> {
+        self.columns_of(family).find_map(|column| match &column.place {
+            ColumnPlace::Cell { encoding, .. } => Some(encoding).filter(|encoding| encoding.message().is_none()),
             ColumnPlace::Key(_) => None,
-        };
-        self.columns_of(family).find_map(encoding)
+        })
     }
 }
 
@@ -94,12 +94,13 @@ pub fn aggregate_name(aggregate: Aggregate) -> &'static str {
 }
 
 impl Encoding {
-    /// The word for it in options.
-    pub fn name(self) -> &'static str {
+    /// The word for it in options, and `protobuf`.
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Binary => "binary",
             Self::Text => "text",
             Self::Json => "json",
+            Self::Protobuf(_) => "protobuf",
         }
     }
 }

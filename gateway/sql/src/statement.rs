@@ -13,8 +13,8 @@
 mod tests;
 
 use crate::{
-    ast::Statement, comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto,
-    role, select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
+    ast::Statement, comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared,
+    proto, role, select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_pg::{

@@ -69,10 +69,14 @@ fn column_clause(table: &Table, column: &Column, statement: &StatementContext) -
     if let Some(serial) = owned.filter(|_| column.not_null || in_key).and_then(|sequence| serial(column, sequence)) {
         return format!("{name} {serial}");
     }
+    let kind = match column.message() {
+        Some(message) => format!("bytea PROTOBUF '{}'", message.sql_name().replace('\'', "''")),
+        None => column.kind.to_string(),
+    };
     let default = objects::default_text(column, statement);
     let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
     let not_null = if column.not_null && !in_key { " NOT NULL" } else { "" };
-    format!("{name} {}{default}{not_null}", column.kind)
+    format!("{name} {kind}{default}{not_null}")
 }
 
 /// `GENERATED ALWAYS AS IDENTITY`

@@ -255,6 +255,11 @@ const CELL_TYPES: [(&str, &str); 9] = [
     ("integer[]", "'{1,2}'"),
 ];
 const AGES: [&str; 4] = ["90 s", "1 day 3 hours", "12 weeks", "15 ms"];
+const RULES: [&str; 3] = [
+    "versions > 3 OR (age > 7 days AND versions > 1)",
+    "age > 7 days AND versions > 2",
+    "(versions > 9 OR age > 1 hour) AND (versions > 2 OR age > 30 days)",
+];
 
 impl Definitions {
     fn below(&mut self, bound: usize) -> usize {
@@ -307,11 +312,16 @@ impl Definitions {
         }
         for (family, columns) in families.iter().zip(of) {
             lines.push(format!("FAMILY \"{family}\" ({})", columns.join(", ")));
-            if self.often() {
-                options.push(format!("\"{family}\".max_versions = {}", 1 + self.below(9)));
-            }
-            if self.often() {
-                options.push(format!("\"{family}\".max_age = '{}'", AGES[self.below(AGES.len())]));
+            if self.below(4) == 0 {
+                let rule = RULES[self.below(RULES.len())];
+                options.push(format!("\"{family}\".gc = '{rule}'"));
+            } else {
+                if self.often() {
+                    options.push(format!("\"{family}\".max_versions = {}", 1 + self.below(9)));
+                }
+                if self.often() {
+                    options.push(format!("\"{family}\".max_age = '{}'", AGES[self.below(AGES.len())]));
+                }
             }
             if self.often() {
                 options.push(format!("\"{family}\".encoding = {}", ["binary", "text", "json"][self.below(3)]));
