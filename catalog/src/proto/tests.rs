@@ -115,7 +115,7 @@ fn a_message_is_its_json() {
         r#"{"device": "a", "airCelsius": 21.5, "at": "9007199254740993", "kind": "PHONE", "samples": [1, -2],
             "tags": {"b": "x", "a": "y"}, "position": {"lat": -1}, "raw": "AAE=", "alarm": true}"#,
         expect![[
-            r#"62 {"at": "9007199254740993", "raw": "AAE=", "kind": "PHONE", "tags": {"a": "y", "b": "x"}, "alarm": true, "device": "a", "samples": [1, -2], "position": {"lat": -1.0}, "airCelsius": 21.5}"#
+            r#"60 {"at": "9007199254740993", "raw": "AAE=", "kind": "PHONE", "tags": {"a": "y", "b": "x"}, "alarm": true, "device": "a", "samples": [1, -2], "position": {"lat": -1.0}, "airCelsius": 21.5}"#
         ]],
     );
     // Names of the file, numbers for texts of numbers and enums, and NULL for what is not there.

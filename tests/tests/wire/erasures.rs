@@ -256,3 +256,29 @@ async fn the_certificate_of_a_drop_says_all_that_there_was() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn who_may_erase() -> Result<()> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    operator.batch_execute("CREATE TABLE t (k text PRIMARY KEY, v int)").await?;
+    let alto = harness.tenant("alto").await?;
+    alto.batch_execute("INSERT INTO t VALUES ('a', 1), ('b', 2)").await?;
+    operator.batch_execute(&format!("CREATE ROLE nell LOGIN PASSWORD '{}'", super::harness::PASSWORD)).await?;
+    operator.batch_execute("GRANT CONNECT ON DATABASE alto TO nell").await?;
+    let nell = harness.connect("nell", "alto").await?;
+    let (erase, truncate) = ("DELETE FROM t WHERE k = 'a' ERASE", "TRUNCATE t");
+    let denied = async |sql: &str| error(&nell, sql).await.starts_with("42501");
+    assert!(denied(erase).await && denied(truncate).await);
+    alto.batch_execute("GRANT SELECT ON t TO nell").await?;
+    assert!(denied(erase).await && denied(truncate).await);
+    alto.batch_execute("GRANT DELETE ON t TO nell").await?;
+    assert!(denied(truncate).await);
+    nell.batch_execute(erase).await?;
+    assert!(denied("ALTER TABLE t DROP COLUMN v").await || rows(&nell, "SELECT k FROM t").await? == ["b"]);
+    alto.batch_execute("GRANT TRUNCATE ON t TO nell").await?;
+    nell.batch_execute(truncate).await?;
+    let told = "SELECT kind, requested_by, rows FROM keyspan.erasures ORDER BY number";
+    assert_eq!(rows(&alto, told).await?, ["prefix|nell|1", "truncate|nell|1"]);
+    Ok(())
+}

@@ -388,3 +388,57 @@ async fn whole_prefixes_are_erased() -> Result<()> {
     "#]])
     .await
 }
+
+#[tokio::test]
+async fn a_truncate_takes_the_past_along() -> Result<()> {
+    check(expect![[r#"
+        op> CREATE TABLE t (a text PRIMARY KEY, b int) WITH (history = '1 day')
+        (0)
+        a> CREATE TABLE own (a serial PRIMARY KEY, b int)
+        (0)
+        a> INSERT INTO t VALUES ('x', 1), ('y', 2)
+        (2)
+        s> INSERT INTO t VALUES ('x', 3)
+        (1)
+        a> UPDATE t SET b = 4
+        (2)
+        a> INSERT INTO own (b) VALUES (1), (2)
+        (2)
+        a> BEGIN
+        (0)
+        a> TRUNCATE t, own
+        a> SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM own)
+        0 | 0
+        a> ROLLBACK
+        (0)
+        a> SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM own), (SELECT count(*) FROM keyspan.erasures)
+        2 | 2 | 0
+        a> BEGIN
+        (0)
+        a> INSERT INTO t VALUES ('z', 5)
+        (1)
+        a> TRUNCATE t, own RESTART IDENTITY
+        a> INSERT INTO t VALUES ('x', 6)
+        (1)
+        a> INSERT INTO own (b) VALUES (3)
+        (1)
+        a> COMMIT
+        (0)
+        a> SELECT * FROM t
+        x | 6
+        a> SELECT * FROM own
+        1 | 3
+        a> SELECT * FROM t FOR SYSTEM_TIME AS OF now() - interval '1 microsecond'
+        s> SELECT * FROM t
+        x | 3
+        a> TRUNCATE t
+        a> TRUNCATE own
+        a> CREATE TEMP TABLE passing (a int)
+        (0)
+        a> TRUNCATE passing
+        a> SELECT number, kind, table_name, what, rows, cells, history_rows FROM keyspan.erasures ORDER BY number
+        s> SELECT count(*) FROM keyspan.erasures
+        0
+    "#]])
+    .await
+}
