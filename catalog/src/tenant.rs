@@ -372,7 +372,38 @@ mod tests {
               "dropped_at": "2026-11-01T00:00:00Z",
               "purge": "done",
               "purge_began_at": "2026-11-01T00:00:00.5Z",
-              "purged_at": "2026-11-01T00:00:01.000001Z"
+              "purged_at": "2026-11-01T00:00:01.000001Z",
+              "verified_by": "the store rewrote or removed every file that was begun before the purge and reached into what was erased; the manifest and the log name none of them; no reader held one",
+              "contents": {
+                "by_table": [
+                  {
+                    "oid": 16390,
+                    "table": "t",
+                    "kind": "shared",
+                    "rows": 10,
+                    "cells": 20,
+                    "bytes": 300,
+                    "history_rows": 3,
+                    "history_bytes": 90
+                  }
+                ],
+                "private_tables": 0,
+                "sequences": 1,
+                "views": 0,
+                "temporary_tables": 0,
+                "temporary_rows": 0,
+                "temporary_bytes": 0,
+                "exports": {
+                  "files": 0,
+                  "bytes": 0
+                },
+                "rows": 10,
+                "cells": 20,
+                "bytes": 300,
+                "history_rows": 3,
+                "history_bytes": 90,
+                "tables": 1
+              }
             }
         "#]]
         .assert_eq(&certificate.to_json());

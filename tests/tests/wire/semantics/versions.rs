@@ -407,6 +407,7 @@ async fn a_truncate_takes_the_past_along() -> Result<()> {
         a> BEGIN
         (0)
         a> TRUNCATE t, own
+        (0)
         a> SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM own)
         0 | 0
         a> ROLLBACK
@@ -418,6 +419,7 @@ async fn a_truncate_takes_the_past_along() -> Result<()> {
         a> INSERT INTO t VALUES ('z', 5)
         (1)
         a> TRUNCATE t, own RESTART IDENTITY
+        (0)
         a> INSERT INTO t VALUES ('x', 6)
         (1)
         a> INSERT INTO own (b) VALUES (3)
@@ -429,14 +431,22 @@ async fn a_truncate_takes_the_past_along() -> Result<()> {
         a> SELECT * FROM own
         1 | 3
         a> SELECT * FROM t FOR SYSTEM_TIME AS OF now() - interval '1 microsecond'
+        x | 6
         s> SELECT * FROM t
         x | 3
         a> TRUNCATE t
+        (0)
         a> TRUNCATE own
+        (0)
         a> CREATE TEMP TABLE passing (a int)
         (0)
         a> TRUNCATE passing
+        (0)
         a> SELECT number, kind, table_name, what, rows, cells, history_rows FROM keyspan.erasures ORDER BY number
+        1 | truncate | own | NULL | 2 | 2 | 0
+        2 | truncate | t | NULL | 2 | 4 | 4
+        3 | truncate | t | NULL | 1 | 1 | 1
+        4 | truncate | own | NULL | 1 | 1 | 0
         s> SELECT count(*) FROM keyspan.erasures
         0
     "#]])
