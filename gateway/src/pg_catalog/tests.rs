@@ -254,7 +254,7 @@ async fn a_tenant_sees_no_other_tenant() {
             aa | active | 2013-01-02 03:04:05+00 | NULL
             ua | active | 2013-01-02 03:04:05+00 | NULL
             > SELECT * FROM keyspan.drops
-            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text
+            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text | cells:int8 | history_rows:int8 | history_bytes:int8 | private_tables:int8 | temporary_tables:int8 | sequences:int8 | views:int8 | exports:int8 | verified_by:text | contents:text
             > SELECT attname, attnum, attnotnull FROM pg_attribute WHERE attrelid = 'flights'::regclass ORDER BY attnum LIMIT 3
             attname:name | attnum:int2 | attnotnull:bool
             tenant | 1 | true
@@ -272,7 +272,7 @@ async fn functions_of_the_session() {
     check(
         false,
         &[
-            "SELECT version() LIKE 'PostgreSQL 16.%', current_database(), current_schema(), current_schema, current_schemas(true)",
+            "SELECT version() LIKE 'PostgreSQL 15.%', current_database(), current_schema(), current_schema, current_schemas(true)",
             "SELECT current_user, session_user, user, current_role, pg_backend_pid()",
             "SELECT current_setting('search_path'), current_setting('nix', true), current_setting('server_version_num')",
             "SELECT current_setting('nix')",
@@ -287,7 +287,7 @@ async fn functions_of_the_session() {
             "SELECT inet_server_addr(), pg_is_in_recovery(), pg_catalog.pg_client_encoding()",
         ],
         expect![[r#"
-            > SELECT version() LIKE 'PostgreSQL 16.%', current_database(), current_schema(), current_schema, current_schemas(true)
+            > SELECT version() LIKE 'PostgreSQL 15.%', current_database(), current_schema(), current_schema, current_schemas(true)
             ?column?:bool | current_database:name | current_schema:name | current_schema:name | current_schemas:_text
             true | ua | public | public | {pg_catalog,public}
             > SELECT current_user, session_user, user, current_role, pg_backend_pid()
