@@ -19,10 +19,8 @@ pub(super) fn difference(before: &MessageDescriptor, after: &MessageDescriptor) 
                 return Some(format!("Field {} has another name, type or cardinality.", old.full_name()));
             }
             match (old.kind(), new.kind()) {
-                (Kind::Message(old), Kind::Message(new)) => {
-                    if seen.insert(old.full_name().to_owned()) {
-                        ahead.push((old, new));
-                    }
+                (Kind::Message(old), Kind::Message(new)) if seen.insert(old.full_name().to_owned()) => {
+                    ahead.push((old, new));
                 }
                 (Kind::Enum(old), Kind::Enum(new)) => {
                     if let Some(value) = missing(&old, &new) {

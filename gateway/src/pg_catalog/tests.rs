@@ -272,7 +272,7 @@ async fn functions_of_the_session() {
     check(
         false,
         &[
-            "SELECT version() LIKE 'PostgreSQL 16.%', current_database(), current_schema(), current_schema, current_schemas(true)",
+            "SELECT version() LIKE 'PostgreSQL 15.%', current_database(), current_schema(), current_schema, current_schemas(true)",
             "SELECT current_user, session_user, user, current_role, pg_backend_pid()",
             "SELECT current_setting('search_path'), current_setting('nix', true), current_setting('server_version_num')",
             "SELECT current_setting('nix')",
@@ -287,7 +287,7 @@ async fn functions_of_the_session() {
             "SELECT inet_server_addr(), pg_is_in_recovery(), pg_catalog.pg_client_encoding()",
         ],
         expect![[r#"
-            > SELECT version() LIKE 'PostgreSQL 16.%', current_database(), current_schema(), current_schema, current_schemas(true)
+            > SELECT version() LIKE 'PostgreSQL 15.%', current_database(), current_schema(), current_schema, current_schemas(true)
             ?column?:bool | current_database:name | current_schema:name | current_schema:name | current_schemas:_text
             true | ua | public | public | {pg_catalog,public}
             > SELECT current_user, session_user, user, current_role, pg_backend_pid()
