@@ -7,7 +7,7 @@ use super::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures::{SinkExt, TryStreamExt};
-use keyspan_storage::{Mutation, RowKey};
+use keyspan_storage::{Mutation, RowKey, StoreExt};
 use prost_reflect::{
     prost::Message,
     prost_types::{

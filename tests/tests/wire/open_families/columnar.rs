@@ -21,7 +21,8 @@ async fn answers(client: &Client, tells: bool) -> Result<Vec<Vec<String>>> {
     let mut all = Vec::new();
     for sql in QUERIES {
         let fast = rows(client, sql).await?;
-        if tells && !sql.contains("SELECT props FROM") {
+        // A map of all columns, and the order of keys, come from rows.
+        if tells && !sql.contains("SELECT props FROM") && !sql.contains("ORDER BY id") {
             let plan = rows(client, &format!("EXPLAIN {sql}")).await?;
             assert!(plan.iter().any(|line| line.contains("Row groups:")), "{sql}: {plan:#?}");
         }
