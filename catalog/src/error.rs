@@ -12,6 +12,8 @@ pub enum ErrorKind {
     InvalidOption,
     /// A value does not fit its type or its column.
     BadValue,
+    /// A map holds a key or a value that its family does not take.
+    BadKey,
     /// A number or a time is out of its type's range.
     OutOfRange,
     /// A text is longer than its type allows.

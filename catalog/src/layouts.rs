@@ -127,9 +127,15 @@ mod tests {
 
     /// A table with one column for each type, `c0` and on, all in the family `m`.
     fn table(columns: &[(SqlType, Encoding)], options: &[(&str, &str)]) -> Table {
-        let column = |(name, kind, family, encoding): (String, SqlType, Option<&str>, Option<Encoding>)| {
-            ColumnDefinition { name, kind, not_null: false, family: family.map(str::to_owned), encoding }
-        };
+        let column =
+            |(name, kind, family, encoding): (String, SqlType, Option<&str>, Option<Encoding>)| ColumnDefinition {
+                name,
+                kind,
+                not_null: false,
+                family: family.map(str::to_owned),
+                encoding,
+                qualifier: None,
+            };
         let id = column(("id".into(), SqlType::Int4, None, None));
         let cells = columns.iter().enumerate();
         let cells = cells.map(|(at, (kind, encoding))| column((format!("c{at}"), *kind, None, Some(encoding.clone()))));
@@ -138,7 +144,7 @@ mod tests {
             name: "t".into(),
             columns: [id].into_iter().chain(cells).collect(),
             primary_key: vec![("id".into(), true)],
-            families: vec![FamilyDefinition { name: "m".into(), columns: names }],
+            families: vec![FamilyDefinition { name: "m".into(), columns: names, open: false }],
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };
         Table::define(TableId(20_000), &definition).unwrap()

@@ -45,6 +45,8 @@ pub mod key;
 
 pub mod mapping;
 
+pub mod open_map;
+
 // Rows in the store: the layouts of segments, and the access by tenant.
 pub mod layouts;
 

@@ -9,6 +9,7 @@ mod defaults;
 mod define;
 pub mod describe;
 mod gc;
+mod open;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -82,10 +83,17 @@ pub enum ColumnPlace {
     Cell {
         /// The family.
         family: FamilyName,
-        /// The qualifier: the column's first name, with a number appended if cells of a dropped column still have that
-        /// qualifier.
+        /// The qualifier: the one that the column's definition names, else the column's first name, with a number
+        /// appended if cells of a dropped column still have that qualifier.
         qualifier: String,
         /// The encoding of values.
+        encoding: Encoding,
+    },
+    /// All cells of an open family but those of declared columns, as one jsonb object: [`open_map`](crate::open_map).
+    Open {
+        /// The family.
+        family: FamilyName,
+        /// The encoding of its values, and of declared columns that name none.
         encoding: Encoding,
     },
 }
@@ -164,7 +172,7 @@ impl Column {
     pub fn message(&self) -> Option<&ProtoMessage> {
         match &self.place {
             ColumnPlace::Cell { encoding, .. } => encoding.message(),
-            ColumnPlace::Key(_) => None,
+            ColumnPlace::Key(_) | ColumnPlace::Open { .. } => None,
         }
     }
 }

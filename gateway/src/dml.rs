@@ -14,9 +14,11 @@ pub(crate) mod insert;
 mod merge;
 mod messages;
 pub(crate) mod needs;
+mod open_family;
 mod range;
 pub(crate) mod returning;
 pub(crate) mod select;
+pub(crate) mod set;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;

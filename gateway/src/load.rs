@@ -266,6 +266,7 @@ impl Load {
         for (at, value) in self.named.iter().zip(fields) {
             values[*at] = value;
         }
+        target.settle_maps(&mut values)?;
         for (column, value) in target.columns.iter().zip(&values) {
             target.check_null(column, value).map_err(|error| {
                 let error = if self.altering { error } else { error.with_detail(target.failing(&values)) };

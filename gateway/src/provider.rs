@@ -22,6 +22,7 @@ pub mod keys;
 mod literal;
 pub mod loose_scan;
 mod node;
+mod open_family;
 mod predicate;
 pub mod pushdown;
 mod raw;
@@ -48,8 +49,9 @@ use table::Form;
 
 pub use exec::ScanExec;
 pub use exec::rows;
+pub(crate) use open_family::{NarrowMaps, narrowed_copy};
 pub use pushdown::{Pushdown, exact_rows};
-pub(crate) use table::{KeyOrderedScans, timestamp_column};
+pub(crate) use table::{KeyOrderedScans, WantedMaps, timestamp_column};
 pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
 
 /// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early;

@@ -393,6 +393,9 @@ pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> Pl
 pub(crate) async fn physical(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
     authorize(context)?;
     let state = context.state();
+    // Parameters have values by now.
+    let narrowed = crate::provider::narrowed_copy(plan)?;
+    let plan = narrowed.as_ref().unwrap_or(plan);
     if planning::is_short_plan(plan) {
         return state.query_planner().create_physical_plan(plan, &state).await;
     }

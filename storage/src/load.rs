@@ -7,7 +7,7 @@
 
 use crate::{
     Error, FamilyName, Mutation, Result, RowKey, RowMutation, Validation,
-    model::limits::{CELL_BYTES_MAX, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX},
+    model::limits::{CELL_BYTES_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, ROW_KEY_BYTES_MAX},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,13 +16,58 @@ use std::{fmt, ops::Range};
 /// Bytes after which a [batch](NewRows) is full.
 pub const NEW_ROWS_BYTES_TARGET: usize = 1 << 20;
 
-/// A column in which rows of a load may have a cell. Its family must not be an aggregate.
+/// Where rows of a load may have cells. The family must not be an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadColumn {
     /// The family.
     pub family: FamilyName,
-    /// The column.
-    pub qualifier: Bytes,
+    /// The column; `None` for any columns of the family that are not among the others: the value is a
+    /// [list of cells](put_cell). Such come last.
+    pub qualifier: Option<Bytes>,
+}
+
+/// Appends a cell to the value of a whole family: its qualifier and value. Qualifiers must ascend.
+///
+/// ```text
+/// length of the qualifier, of the value     4 bytes each, big-endian
+/// qualifier, value
+/// ```
+///
+/// # Errors
+/// [`TooLarge`](Error::TooLarge) for a qualifier or a value.
+pub fn put_cell(out: &mut Vec<u8>, qualifier: &[u8], value: &[u8]) -> Result<()> {
+    let length = |what, size: usize, limit| match u32::try_from(size) {
+        Ok(length) if size <= limit => Ok(length.to_be_bytes()),
+        _ => Err(Error::TooLarge { what, size, limit }),
+    };
+    out.extend(length("a qualifier", qualifier.len(), QUALIFIER_BYTES_MAX)?);
+    out.extend(length("a cell", value.len(), CELL_BYTES_MAX)?);
+    out.extend_from_slice(qualifier);
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+/// The cells of a whole family's value: qualifiers and values.
+///
+/// # Errors
+/// [`Invalid`](Error::Invalid) for what [`put_cell`] has not made.
+pub(crate) fn cells_of(mut value: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
+    let bad = || Error::Invalid("the cells of a family of a new row are malformed".into());
+    let mut cells = Vec::new();
+    while !value.is_empty() {
+        let (qualifier, rest) = value.split_first_chunk::<4>().ok_or_else(bad)?;
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(bad)?;
+        let at = u32::from_be_bytes(*qualifier) as usize;
+        let (qualifier, rest) = rest.split_at_checked(at).ok_or_else(bad)?;
+        let at = u32::from_be_bytes(*length) as usize;
+        let (cell, rest) = rest.split_at_checked(at).ok_or_else(bad)?;
+        if cells.last().is_some_and(|(before, _): &(&[u8], &[u8])| *before >= qualifier) {
+            return Err(bad());
+        }
+        cells.push((qualifier, cell));
+        value = rest;
+    }
+    Ok(cells)
 }
 
 /// A load in progress. Dropped before it is finished, it leaves nothing.
@@ -55,6 +100,8 @@ pub trait Load: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct NewRows {
     columns: usize,
+    /// How many of the columns, the last ones, are whole families.
+    families: usize,
     bytes: Vec<u8>,
     rows: Vec<NewRow>,
     /// The ends of the rows' values, one for each column; [`ABSENT`] if there is no value.
@@ -81,7 +128,12 @@ pub struct NewRowRef<'a> {
 impl NewRows {
     /// An empty batch of rows with values for `columns` columns.
     pub fn new(columns: usize) -> Self {
-        Self { columns, bytes: Vec::new(), rows: Vec::new(), ends: Vec::new() }
+        Self::with_families(columns, 0)
+    }
+
+    /// An empty batch of rows with values for `columns` columns, of which the last `families` are whole families.
+    pub fn with_families(columns: usize, families: usize) -> Self {
+        Self { columns, families, bytes: Vec::new(), rows: Vec::new(), ends: Vec::new() }
     }
 
     /// Adds a row. `number` identifies it in errors; `key` appends its key, and `value` a column's value, or returns
@@ -125,7 +177,9 @@ impl NewRows {
             let end = match value(column, &mut self.bytes)? {
                 true => {
                     any = true;
-                    check("a cell", self.bytes.len() - from, CELL_BYTES_MAX)?;
+                    if column < self.columns - self.families {
+                        check("a cell", self.bytes.len() - from, CELL_BYTES_MAX)?;
+                    }
                     check("a row", self.bytes.len() - key_end, ROW_BYTES_MAX)?;
                     offset(self.bytes.len())?
                 }
@@ -171,15 +225,20 @@ impl NewRows {
     /// Errors of [`RowKey::new`].
     pub(crate) fn mutations(&self, columns: &[LoadColumn]) -> Result<Vec<(u64, RowMutation)>> {
         let one = |row: NewRowRef<'_>| {
-            let set = |(column, value): (&LoadColumn, Option<&[u8]>)| {
-                Some(Mutation::SetCell {
-                    family: column.family.clone(),
-                    qualifier: column.qualifier.clone(),
+            let mut mutations = Vec::with_capacity(columns.len());
+            for (LoadColumn { family, qualifier }, value) in columns.iter().zip(row.values()) {
+                let Some(value) = value else { continue };
+                let cells = match qualifier {
+                    Some(qualifier) => vec![(qualifier.as_ref(), value)],
+                    None => cells_of(value)?,
+                };
+                mutations.extend(cells.into_iter().map(|(qualifier, value)| Mutation::SetCell {
+                    family: family.clone(),
+                    qualifier: Bytes::copy_from_slice(qualifier),
                     timestamp: None,
-                    value: Bytes::copy_from_slice(value?),
-                })
-            };
-            let mutations = columns.iter().zip(row.values()).filter_map(set).collect();
+                    value: Bytes::copy_from_slice(value),
+                }));
+            }
             Ok((row.number(), RowMutation { key: RowKey::new(Bytes::copy_from_slice(row.key()))?, mutations }))
         };
         self.iter().map(one).collect()
@@ -256,6 +315,24 @@ mod tests {
             });
             prop_assert_eq!(read.collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn cells_of_a_family_are_read_back() {
+        let all: [(&[u8], &[u8]); 3] = [(b"", b"1"), (b"a", b""), (b"b\xff", b"22")];
+        let mut value = Vec::new();
+        all.iter().for_each(|(qualifier, cell)| put_cell(&mut value, qualifier, cell).unwrap());
+        assert_eq!(cells_of(&value).unwrap(), all);
+        assert_eq!(cells_of(b"").unwrap(), []);
+        for length in 1..value.len() {
+            let cut = cells_of(&value[..length]);
+            assert!(cut.is_err() || cut.unwrap().len() < all.len());
+        }
+        let again = value.clone();
+        value.extend(again);
+        assert!(matches!(cells_of(&value), Err(Error::Invalid(_))), "not in order");
+        let long = vec![b'q'; QUALIFIER_BYTES_MAX + 1];
+        assert!(matches!(put_cell(&mut value, &long, b""), Err(Error::TooLarge { what: "a qualifier", .. })));
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn text_table() -> TableDefinition {
         not_null: false,
         family: None,
         encoding: None,
+        qualifier: None,
     };
     TableDefinition {
         columns: vec![column("id"), column("v")],
@@ -260,7 +261,7 @@ async fn families_follow_the_definition() {
     let store = store();
     let catalog = Catalog::open(store.clone()).await.unwrap();
     catalog.commit(new_table("t")).await.unwrap();
-    let with_family = |table: &Table| table.add_family("m", &[("m.max_versions".into(), "3".into())]);
+    let with_family = |table: &Table| table.add_family("m", false, &[("m.max_versions".into(), "3".into())]);
     catalog.commit(alter("t", with_family)).await.unwrap();
     catalog.commit(alter("t", |table| table.set_options(&[("m.max_versions".into(), "1".into())]))).await.unwrap();
     let expected = catalog.snapshot().table("t").unwrap().storage_schema();

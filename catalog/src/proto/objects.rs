@@ -44,7 +44,7 @@ fn used<'a>(encoding: &'a Encoding, descriptor: &ProtoDescriptor, shared: bool) 
 fn user<'a>(table: &'a Table, descriptor: &ProtoDescriptor, shared: bool) -> Option<&'a str> {
     let uses = |place: &ColumnPlace| match place {
         ColumnPlace::Cell { encoding, .. } => used(encoding, descriptor, shared).is_some(),
-        ColumnPlace::Key(_) => false,
+        ColumnPlace::Key(_) | ColumnPlace::Open { .. } => false,
     };
     table.columns.iter().find(|column| uses(&column.place)).map(|column| column.name.as_str())
 }

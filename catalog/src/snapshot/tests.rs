@@ -25,8 +25,14 @@ fn role(name: &str, oid: u32) -> Role {
 }
 
 fn table(name: &str, oid: u32) -> Table {
-    let column =
-        ColumnDefinition { name: "id".into(), kind: SqlType::Text, not_null: true, family: None, encoding: None };
+    let column = ColumnDefinition {
+        name: "id".into(),
+        kind: SqlType::Text,
+        not_null: true,
+        family: None,
+        encoding: None,
+        qualifier: None,
+    };
     let definition = TableDefinition {
         name: name.into(),
         columns: vec![column],

@@ -11,6 +11,7 @@ fn table(id: u32, name: &str) -> Table {
         not_null: false,
         family: None,
         encoding: None,
+        qualifier: None,
     };
     let definition = TableDefinition {
         name: name.into(),

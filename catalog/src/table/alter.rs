@@ -38,8 +38,12 @@ impl Table {
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_detail("The rows that are there have no value for it."));
         }
+        if self.is_private() && column.is_placed() {
+            return Err(unsupported_in_private(&format!("the qualifier or encoding of column \"{}\"", column.name)));
+        }
         let mut table = self.clone();
-        table.push_cell_column(column, &family, column.encoding.clone().unwrap_or_default())?;
+        let encoding = column.encoding.clone().or(self.open_encoding(&family)).unwrap_or_default();
+        table.push_cell_column(column, &family, encoding)?;
         Ok(table)
     }
 
@@ -64,6 +68,11 @@ impl Table {
                 }
                 table.retired.push((family, qualifier));
                 Ok(table)
+            }
+            ColumnPlace::Open { family, .. } => {
+                let message = format!("cannot drop column \"{name}\" because it shows the open family \"{family}\"");
+                Err(Error::new(ErrorKind::InUse, message)
+                    .with_hint(format!("ALTER TABLE … DROP FAMILY {family} drops both.")))
             }
         }
     }
@@ -115,6 +124,7 @@ impl Table {
         let reads = match &column.place {
             ColumnPlace::Key(_) => widens_text(column.kind, kind),
             ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, encoding),
+            ColumnPlace::Open { .. } => column.kind == kind,
         };
         if !reads {
             let message = format!("cannot change column \"{name}\" from {} to {kind}", column.kind);
@@ -269,11 +279,11 @@ impl Table {
         Ok(table)
     }
 
-    /// Adds a family with its options, named as in [`set_options`](Self::set_options).
+    /// Adds a family with its options, named as in [`set_options`](Self::set_options); an open one with its column.
     ///
     /// # Errors
     /// [`ColumnExists`](ErrorKind::ColumnExists), [`Reserved`](ErrorKind::Reserved), and those of [`Options::parse`].
-    pub fn add_family(&self, name: &str, pairs: &[(String, String)]) -> Result<Self> {
+    pub fn add_family(&self, name: &str, open: bool, pairs: &[(String, String)]) -> Result<Self> {
         if self.is_private() {
             return Err(unsupported_in_private(&format!("family \"{name}\"")));
         }
@@ -285,10 +295,13 @@ impl Table {
             let message = format!("parameter \"{other}\" is none of family \"{name}\"");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        if open {
+            table.push_open_column(name, &options)?;
+        }
         Ok(table)
     }
 
-    /// Drops a family without columns, and its cells.
+    /// Drops a family without declared columns, and its cells; of an open one its column, too.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn); [`InUse`](ErrorKind::InUse) when it has columns or is the only one.
@@ -312,6 +325,10 @@ impl Table {
         let mut table = self.clone();
         let family = table.families.remove(at);
         table.erasing.retain(|(of, _)| *of != family.name);
+        if let Some(open) = self.open_column(name) {
+            table.columns.retain(|column| column.id != open.id);
+            table.checks.retain(|check| !check.columns.contains(&open.name));
+        }
         Ok(table)
     }
 

@@ -61,7 +61,7 @@ impl Table {
             ColumnPlace::Cell { family, .. } => {
                 self.family(family.as_str()).is_some_and(|family| family.aggregate.is_some())
             }
-            ColumnPlace::Key(_) => false,
+            ColumnPlace::Key(_) | ColumnPlace::Open { .. } => false,
         };
         if aggregate && default.is_some() {
             let message = format!("a default of column \"{column}\" of an aggregate family");

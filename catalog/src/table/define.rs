@@ -1,6 +1,9 @@
 //! `CREATE TABLE`: a definition, checked and turned into a [`Table`].
 
-use super::{Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily};
+use super::{
+    Column, ColumnPlace, HIDDEN_KEY, KEY_COLUMN, MARKER_FAMILY, Options, TENANT_COLUMN, Table, TableFamily,
+    open::OPEN_ENCODING,
+};
 use crate::{
     Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
     private::private_table,
@@ -27,15 +30,27 @@ pub struct ColumnDefinition {
     pub family: Option<String>,
     /// The encoding of values; `None` for the family's default.
     pub encoding: Option<Encoding>,
+    /// The qualifier of its cells, if the definition names one.
+    pub qualifier: Option<String>,
 }
 
-/// A family as `CREATE TABLE` declares it: `FAMILY name (columns)`.
+impl ColumnDefinition {
+    /// Whether the definition says how the column's cells are stored.
+    pub(super) fn is_placed(&self) -> bool {
+        // Messages are of any table.
+        self.qualifier.is_some() || self.encoding.as_ref().is_some_and(|encoding| encoding.message().is_none())
+    }
+}
+
+/// A family as `CREATE TABLE` declares it: `FAMILY name (columns) OPEN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyDefinition {
     /// The name.
     pub name: String,
     /// The names of the columns.
     pub columns: Vec<String>,
+    /// Whether a column of the family's name shows all cells that are not those of declared columns.
+    pub open: bool,
 }
 
 /// The content of `CREATE TABLE`.
@@ -78,6 +93,9 @@ impl Table {
     /// tables have.
     pub fn define_private(id: TableId, definition: &TableDefinition) -> Result<Self> {
         check_name("table", &definition.name)?;
+        if let Some(column) = definition.columns.iter().find(|column| column.is_placed()) {
+            return Err(unsupported_in_private(&format!("the qualifier or encoding of column \"{}\"", column.name)));
+        }
         let of_family = definition.columns.iter().find_map(|column| column.family.as_ref());
         let family = definition.families.first().map(|family| &family.name).or(of_family);
         if let Some(what) = family.map(|name| format!("family \"{name}\"")).or_else(|| {
@@ -120,15 +138,20 @@ impl Table {
             table.push_family(&family, options)?;
         }
         options.check_families(&table)?;
+        let is_open = |family: &str| definition.families.iter().any(|known| known.open && known.name == family);
         for column in &definition.columns {
             match definition.primary_key.iter().position(|(name, _)| *name == column.name) {
                 Some(part) => table.push_key_column(column, part, definition)?,
                 None => {
                     let family = family_of(column, definition)?;
-                    let encoding = column.encoding.clone().or(options.encoding(&family)).unwrap_or_default();
+                    let default = if is_open(&family) { OPEN_ENCODING } else { Encoding::default() };
+                    let encoding = column.encoding.clone().or(options.encoding(&family)).unwrap_or(default);
                     table.push_cell_column(column, &family, encoding)?;
                 }
             }
+        }
+        for family in definition.families.iter().filter(|family| family.open) {
+            table.push_open_column(&family.name, options)?;
         }
         check_listed(definition)?;
         Ok(table)
@@ -164,6 +187,10 @@ impl Table {
             return Err(Error::new(ErrorKind::Invalid, message)
                 .with_hint("The table's option key_encoding says how keys are written."));
         }
+        if column.qualifier.is_some() {
+            let message = format!("column \"{}\" is part of the primary key and has no qualifier", column.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         self.push_column(column, true, ColumnPlace::Key(part))
     }
 
@@ -183,11 +210,14 @@ impl Table {
                 .with_detail("Cells of an aggregate family hold 64-bit integers, big-endian."));
         }
         let family = found.name.clone();
-        let qualifier = self.free_qualifier(&family, &column.name);
+        let qualifier = match &column.qualifier {
+            Some(qualifier) => self.named_qualifier(&family, column, qualifier)?,
+            None => self.free_qualifier(&family, &column.name),
+        };
         self.push_column(column, column.not_null, ColumnPlace::Cell { family, qualifier, encoding })
     }
 
-    fn push_column(&mut self, column: &ColumnDefinition, not_null: bool, place: ColumnPlace) -> Result<()> {
+    pub(super) fn push_column(&mut self, column: &ColumnDefinition, not_null: bool, place: ColumnPlace) -> Result<()> {
         check_name("column", &column.name)?;
         self.check_column_name(&column.name)?;
         check_type(column.kind)?;

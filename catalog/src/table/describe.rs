@@ -3,7 +3,7 @@
 //! What [`Options`](super::Options) parses, this prints: a table made with [`Table::options`] has the options of the
 //! table that printed them.
 
-use super::{Column, ColumnPlace, OnBadKey, OnBadValue, Table, TableFamily, gc};
+use super::{Column, ColumnPlace, OnBadKey, OnBadValue, Table, TableFamily, gc, open::OPEN_ENCODING};
 use crate::{Encoding, KeyEncoding};
 use keyspan_storage::{Aggregate, GcRule};
 
@@ -43,7 +43,11 @@ impl Table {
         if let Some(aggregate) = family.aggregate {
             add("aggregate", aggregate_name(aggregate).to_owned());
         }
-        if let Some(encoding) = self.encoding_of(family).filter(|encoding| **encoding != Encoding::default()) {
+        let is_default = |encoding: &Encoding| match self.open_column(family.name.as_str()) {
+            Some(_) => *encoding == OPEN_ENCODING,
+            None => *encoding == Encoding::default(),
+        };
+        if let Some(encoding) = self.encoding_of(family).filter(|encoding| !is_default(encoding)) {
             add("encoding", encoding.name().to_owned());
         }
         options
@@ -56,11 +60,13 @@ impl Table {
             .filter(|column| matches!(&column.place, ColumnPlace::Cell { family: of, .. } if *of == family.name))
     }
 
-    /// The encoding of a family's first column that names no message: that of the others too, unless they were added
-    /// later.
+    /// The encoding of an open family, or of another one's first column that names no message: that of the others too,
+    /// unless they name one or were added later.
     pub fn encoding_of(&self, family: &TableFamily) -> Option<&Encoding> {
-        self.columns_of(family).find_map(|column| match &column.place {
+        let open = self.open_column(family.name.as_str());
+        open.into_iter().chain(self.columns_of(family)).find_map(|column| match &column.place {
             ColumnPlace::Cell { encoding, .. } => Some(encoding).filter(|encoding| encoding.message().is_none()),
+            ColumnPlace::Open { encoding, .. } => Some(encoding),
             ColumnPlace::Key(_) => None,
         })
     }

@@ -5,7 +5,7 @@ use crate::{ErrorKind, KeyEncoding, Result};
 use expect_test::{Expect, expect};
 
 fn column(name: &str, kind: SqlType) -> ColumnDefinition {
-    ColumnDefinition { name: name.into(), kind, not_null: false, family: None, encoding: None }
+    ColumnDefinition { name: name.into(), kind, not_null: false, family: None, encoding: None, qualifier: None }
 }
 
 fn pairs(options: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -13,7 +13,7 @@ fn pairs(options: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 fn family(name: &str, columns: &[&str]) -> FamilyDefinition {
-    FamilyDefinition { name: name.into(), columns: columns.iter().map(|&name| name.to_owned()).collect() }
+    FamilyDefinition { name: name.into(), columns: columns.iter().map(|&name| name.to_owned()).collect(), open: false }
 }
 
 /// The table `readings`.
@@ -53,6 +53,7 @@ fn shown(table: &Table) -> String {
             let place = match &column.place {
                 ColumnPlace::Key(part) => format!("key {part}"),
                 ColumnPlace::Cell { family, qualifier, encoding } => format!("{family}:{qualifier} {encoding:?}"),
+                ColumnPlace::Open { family, encoding } => format!("{family}:* {encoding:?}"),
             };
             let not_null = if column.not_null { " not null" } else { "" };
             format!("{} {} {}{not_null} at {place}\n", column.id, column.name, column.kind)
@@ -284,10 +285,10 @@ fn changes_that_cannot_be_are_refused() {
     let strict = ColumnDefinition { not_null: true, family: Some("m".into()), ..column("x", SqlType::Text) };
     refused(table.add_column(&strict), Unsupported, "column \"x\" cannot be added as NOT NULL");
     refused(table.drop_family("m"), InUse, "cannot drop family \"m\" of relation \"readings\"");
-    refused(table.add_family("m", &[]), ColumnExists, "family \"m\" specified more than once");
-    let more = table.add_family("n", &pairs(&[("n.max_versions", "2")])).unwrap();
+    refused(table.add_family("m", false, &[]), ColumnExists, "family \"m\" specified more than once");
+    let more = table.add_family("n", false, &pairs(&[("n.max_versions", "2")])).unwrap();
     assert_eq!((more.families[2].id, &more.families[2].gc), (FamilyId(3), &GcRule::MaxVersions(2)));
-    let fewer = more.drop_family("n").unwrap().add_family("n", &[]).unwrap();
+    let fewer = more.drop_family("n").unwrap().add_family("n", false, &[]).unwrap();
     assert_eq!(fewer.families[2].id, FamilyId(4));
 }
 

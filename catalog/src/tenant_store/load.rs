@@ -19,7 +19,8 @@ pub struct TenantLoad {
     /// The prefix of every key; empty for the operator.
     span: Bytes,
     tenants: BTreeSet<TenantId>,
-    columns: usize,
+    /// How many columns there are, and how many of these are whole families.
+    columns: (usize, usize),
     batch: NewRows,
 }
 
@@ -36,8 +37,10 @@ impl TenantStore {
         let Some(load) = self.store.load(&table.physical, columns).await? else { return Ok(None) };
         let span = self.tenant.as_ref().map_or_else(Bytes::new, |tenant| span_of(tenant, table));
         let tenants = self.tenant.iter().cloned().collect();
-        let (tenant_store, table, columns) = (self.clone(), table.clone(), columns.len());
-        Ok(Some(TenantLoad { load, tenant_store, table, span, tenants, columns, batch: NewRows::new(columns) }))
+        let (tenant_store, table) = (self.clone(), table.clone());
+        let columns = (columns.len(), columns.iter().filter(|column| column.qualifier.is_none()).count());
+        let batch = NewRows::with_families(columns.0, columns.1);
+        Ok(Some(TenantLoad { load, tenant_store, table, span, tenants, columns, batch }))
     }
 }
 
@@ -84,7 +87,7 @@ impl TenantLoad {
     /// # Errors
     /// Those of [`Load::add`].
     pub async fn send(&mut self) -> Result<()> {
-        let batch = std::mem::replace(&mut self.batch, NewRows::new(self.columns));
+        let batch = std::mem::replace(&mut self.batch, NewRows::with_families(self.columns.0, self.columns.1));
         if batch.is_empty() { Ok(()) } else { Ok(self.load.add(batch).await?) }
     }
 

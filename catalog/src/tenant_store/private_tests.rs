@@ -19,8 +19,14 @@ fn id(tenant: &str) -> TenantId {
 }
 
 fn definition(name: &str, key: bool) -> TableDefinition {
-    let column =
-        |name: &str, kind| ColumnDefinition { name: name.into(), kind, not_null: false, family: None, encoding: None };
+    let column = |name: &str, kind| ColumnDefinition {
+        name: name.into(),
+        kind,
+        not_null: false,
+        family: None,
+        encoding: None,
+        qualifier: None,
+    };
     TableDefinition {
         name: name.into(),
         columns: vec![column("id", SqlType::Float8), column("v", SqlType::Text)],
@@ -308,7 +314,7 @@ fn a_private_table_has_one_family_and_ordered_keys() {
     for name in [HIDDEN_KEY, TENANT_COLUMN] {
         assert_eq!(table.rename_column("v", name).unwrap_err().kind(), ErrorKind::Reserved);
     }
-    assert_eq!(table.add_family("m", &[]).unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(table.add_family("m", false, &[]).unwrap_err().kind(), ErrorKind::Unsupported);
     let options = [("history".to_owned(), "1 day".to_owned())];
     assert_eq!(table.set_options(&options).unwrap_err().kind(), ErrorKind::Unsupported);
 }

@@ -38,6 +38,7 @@ async fn catalog() -> (Catalog, Arc<Table>) {
         not_null: false,
         family: None,
         encoding: None,
+        qualifier: None,
     };
     let definition = TableDefinition {
         name: "t".into(),

@@ -10,6 +10,7 @@
 //! | `tenants` | [`tenants`] | drops of tenants, and queries across them |
 //! | `fair` | [`fair`] | what a tenant notices of its neighbours |
 //! | `ycsb` | [`ycsb`] | mixes of reads and writes of a key-value table |
+//! | `wide` | [`wide`] | rows of an open family beside jsonb in PostgreSQL |
 //! | `wire` | [`wire`] | many rows in text and in binary, and connections that wait |
 //!
 //! Those with servers share [`server`], [`postgres`] and [`server_options`]. The modules of `keyspan bench scan`:
@@ -42,6 +43,7 @@ mod server_options;
 mod signals;
 mod store;
 mod tenants;
+mod wide;
 mod wire;
 mod ycsb;
 
@@ -127,6 +129,13 @@ pub enum Bench {
         #[command(flatten)]
         ycsb: ycsb::YcsbOptions,
     },
+    /// Measure rows of an open family beside jsonb in PostgreSQL.
+    #[command(after_help = wide::WIDE_HELP)]
+    Wide {
+        /// What to measure.
+        #[command(flatten)]
+        wide: wide::WideOptions,
+    },
     /// Measure many rows through the wire beside PostgreSQL, and the memory of idle connections.
     #[command(after_help = wire::WIRE_HELP)]
     Wire {
@@ -197,6 +206,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Ycsb { ycsb } => {
             let run = async |folder: &Path| Box::pin(ycsb::run(&ycsb, folder)).await;
             in_folder(ycsb.server.path.as_ref(), ycsb.server.json, run).await
+        }
+        Bench::Wide { wide } => {
+            let run = async |folder: &Path| Box::pin(wide::run(&wide, folder)).await;
+            in_folder(wide.server.path.as_ref(), wide.server.json, run).await
         }
         Bench::Wire { wire } => {
             let run = async |folder: &Path| Box::pin(wire::run(&wire, folder)).await;

@@ -48,7 +48,7 @@ const DEVICES: u64 = 100;
 /// 2026-01-01.
 const BEGIN_SECONDS: u64 = 1_767_225_600;
 /// Columns of the wide table besides its key, and the number of them that a row has.
-const WIDE: (usize, usize) = (200, 5);
+pub(super) const WIDE: (usize, usize) = (200, 5);
 /// Bytes of a message of the load, roughly.
 const PIECE_BYTES: usize = 256 << 10;
 /// Seconds after which a dropped tenant has to be invisible.
@@ -327,7 +327,12 @@ impl Sides {
 }
 
 /// Copies pieces of text; returns the seconds.
-async fn copy(client: &Client, statement: &str, rows: u64, pieces: impl Iterator<Item = String>) -> Result<f64> {
+pub(super) async fn copy(
+    client: &Client,
+    statement: &str,
+    rows: u64,
+    pieces: impl Iterator<Item = String>,
+) -> Result<f64> {
     let begun = Instant::now();
     let mut sink = pin!(client.copy_in(statement).await?);
     for piece in pieces {
@@ -339,7 +344,7 @@ async fn copy(client: &Client, statement: &str, rows: u64, pieces: impl Iterator
 }
 
 /// The rows of an answer, as text.
-async fn answer(client: &Client, sql: &str) -> Result<Vec<Vec<String>>> {
+pub(super) async fn answer(client: &Client, sql: &str) -> Result<Vec<Vec<String>>> {
     let messages = client.simple_query(sql).await?;
     let rows = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
@@ -349,7 +354,7 @@ async fn answer(client: &Client, sql: &str) -> Result<Vec<Vec<String>>> {
 }
 
 /// Joins lines to pieces of about [`PIECE_BYTES`].
-fn pieces(rows: u64, mut line: impl FnMut(u64, &mut String)) -> impl Iterator<Item = String> {
+pub(super) fn pieces(rows: u64, mut line: impl FnMut(u64, &mut String)) -> impl Iterator<Item = String> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let mut piece = String::new();

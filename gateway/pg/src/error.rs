@@ -454,6 +454,7 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
     match kind {
         CatalogKind::Invalid => SqlState::INVALID_TABLE_DEFINITION,
         CatalogKind::BadValue => SqlState::INVALID_TEXT_REPRESENTATION,
+        CatalogKind::BadKey => SqlState::INVALID_PARAMETER_VALUE,
         CatalogKind::OutOfRange => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         CatalogKind::TooLong => SqlState::STRING_DATA_RIGHT_TRUNCATION,
         CatalogKind::TooMuch => SqlState::PROGRAM_LIMIT_EXCEEDED,

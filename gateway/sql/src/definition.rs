@@ -4,8 +4,8 @@ use crate::{
     ast::{
         Statement,
         definition::{
-            AlterAction, AlterTable, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables,
-            FamilyClause, KeyClause, OnCommit, OptionClause, OwnSequence,
+            AlterAction, AlterTable, CellsClause, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition,
+            DropTables, FamilyClause, KeyClause, OnCommit, OptionClause, OwnSequence,
         },
         grant::Owned,
     },
@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::{
     dialect::{Dialect, PostgreSqlDialect, Precedence},
     tokenizer::Token,
 };
-use keyspan_catalog::{SqlType, table::Identity};
+use keyspan_catalog::{Encoding, SqlType, table::Identity};
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Words behind CREATE, ALTER or DROP that PostgreSQL knows and that are not supported.
@@ -172,22 +172,61 @@ fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &m
     Ok(())
 }
 
-/// Whether `FAMILY name (` comes next, with a name or the end behind it: a column called `family` has a type there,
-/// whose arguments are numbers.
+/// Whether `FAMILY name (` comes next, with a name or the end behind it, or `FAMILY name OPEN`: a column called `family`
+/// has a type there, whose arguments are numbers.
 fn is_family(tokens: &TokenReader<'_>) -> bool {
+    let lists = tokens.peek_nth(2) == Some(&Token::LParen)
+        && matches!(tokens.peek_nth(3), Some(Token::Word(_) | Token::RParen));
     tokens.head() == "family"
         && matches!(tokens.peek_nth(1), Some(Token::Word(_)))
-        && tokens.peek_nth(2) == Some(&Token::LParen)
-        && matches!(tokens.peek_nth(3), Some(Token::Word(_) | Token::RParen))
+        && (lists || tokens.head_nth(2) == "open")
 }
 
 fn parse_family(tokens: &mut TokenReader<'_>) -> Result<FamilyClause> {
     let name = tokens.name()?;
-    if tokens.peek_nth(1) == Some(&Token::RParen) && tokens.token(&Token::LParen) {
+    let columns = if tokens.peek() != Some(&Token::LParen) {
+        Vec::new()
+    } else if tokens.peek_nth(1) == Some(&Token::RParen) {
         tokens.advance();
-        return Ok(FamilyClause { name, columns: Vec::new() });
+        tokens.advance();
+        Vec::new()
+    } else {
+        tokens.parenthesised(TokenReader::name)?
+    };
+    Ok(FamilyClause { name, columns, open: tokens.words("open") })
+}
+
+/// Parses `FAMILY`, `QUALIFIER` or `ENCODING` of a column, if one of them comes next.
+fn parse_cells(tokens: &mut TokenReader<'_>, column: &str, cells: &mut Option<CellsClause>) -> Result<bool> {
+    let what = tokens.head();
+    if !matches!(what.as_str(), "family" | "qualifier" | "encoding") {
+        return Ok(false);
     }
-    Ok(FamilyClause { name, columns: tokens.parenthesised(TokenReader::name)? })
+    tokens.advance();
+    let cells = cells.get_or_insert_default();
+    let repeated = match what.as_str() {
+        "family" => cells.family.replace(tokens.name()?).is_some(),
+        "qualifier" => cells.qualifier.replace(tokens.string()?).is_some(),
+        _ => {
+            let name = if matches!(tokens.peek(), Some(Token::Word(_))) { tokens.name()? } else { tokens.string()? };
+            let encoding = match name.to_ascii_lowercase().as_str() {
+                "binary" => Encoding::Binary,
+                "text" => Encoding::Text,
+                "json" => Encoding::Json,
+                _ => {
+                    let message = format!("unrecognized encoding \"{name}\" of column \"{column}\"");
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint("There are binary, text and json."));
+                }
+            };
+            cells.encoding.replace(encoding).is_some()
+        }
+    };
+    if repeated {
+        let message = format!("{} of column \"{column}\" is given twice", what.to_uppercase());
+        return Err(SqlError::syntax(message));
+    }
+    Ok(true)
 }
 
 /// The parts of a primary key: `(a, b DESC)`, or `(a, b) WITH (descending = '2')` with the positions of parts that
@@ -241,6 +280,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         None => parse_type(tokens)?,
     };
     let (mut default, mut protobuf) = (serial.map(|_| DefaultClause::Serial), None);
+    let mut cells: Option<CellsClause> = None;
     let (mut not_null, mut null, mut key) = (serial.is_some(), false, false);
     loop {
         let constraint = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
@@ -260,6 +300,9 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         }
         if tokens.head() == "check" {
             checks.push(parse_check(tokens, constraint)?);
+            continue;
+        }
+        if constraint.is_none() && parse_cells(tokens, &name, &mut cells)? {
             continue;
         }
         if tokens.words("not null") {
@@ -286,7 +329,11 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message)
             .with_hint("Declare it bytea PROTOBUF 'message'; SQL sees a jsonb."));
     }
-    Ok((ColumnClause { name, kind, not_null, default, protobuf }, key))
+    if protobuf.is_some() && cells.as_ref().is_some_and(|cells| cells.encoding.is_some()) {
+        let message = format!("ENCODING of column \"{name}\", which is PROTOBUF");
+        return Err(SqlError::syntax(message));
+    }
+    Ok((ColumnClause { name, kind, not_null, default, protobuf, cells }, key))
 }
 
 /// Parses an expression that ends before `NOT NULL`.
@@ -404,7 +451,9 @@ pub(crate) fn parse_alter_table(tokens: &mut TokenReader<'_>) -> Result<Definiti
 fn parse_action(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     if tokens.words("add family") {
         let if_not_exists = tokens.words("if not exists");
-        return Ok(AlterAction::AddFamily { name: tokens.name()?, if_not_exists });
+        let (name, open) = (tokens.name()?, tokens.words("open"));
+        let options = if tokens.words("with") { parse_options(tokens)? } else { Vec::new() };
+        return Ok(AlterAction::AddFamily { name, open, options, if_not_exists });
     }
     if tokens.words("drop family") {
         return Ok(AlterAction::DropFamily(tokens.name()?));
@@ -481,8 +530,7 @@ fn parse_add_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     let if_not_exists = tokens.words("if not exists");
     let mut checks = Vec::new();
     let (column, key) = parse_column(tokens, &mut checks)?;
-    let family = if tokens.words("family") { Some(tokens.name()?) } else { None };
-    Ok(AlterAction::AddColumn { column, checks, key, family, if_not_exists })
+    Ok(AlterAction::AddColumn { column, checks, key, if_not_exists })
 }
 
 fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {

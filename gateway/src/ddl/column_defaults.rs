@@ -106,8 +106,14 @@ impl ColumnClauses {
             let message = "identity column type must be smallint, integer, or bigint";
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
-        let clause =
-            ColumnClause { name: column.to_owned(), kind: found.kind, not_null: true, default: None, protobuf: None };
+        let clause = ColumnClause {
+            name: column.to_owned(),
+            kind: found.kind,
+            not_null: true,
+            default: None,
+            protobuf: None,
+            cells: None,
+        };
         Ok(Self { own: vec![with_sequence(&clause, Some(identity), sequence)], ..Self::default() })
     }
 

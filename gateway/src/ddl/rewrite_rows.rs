@@ -203,6 +203,7 @@ fn values(row: &Row, table: &Table, columns: &[&Column]) -> Result<Vec<Value>> {
     let parts = table.key.decode(&row.key)?;
     let value = |column: &&Column| match &column.place {
         ColumnPlace::Key(part) => Ok(parts[*part].clone()),
+        ColumnPlace::Open { .. } => Err(crate::pg::error::SqlError::unsupported("an open family of a private table")),
         ColumnPlace::Cell { family, qualifier, encoding } => {
             let Some(cell) = row.newest(family.as_str(), qualifier.as_bytes()) else { return Ok(Value::Null) };
             // A message stays as it is, with what its descriptor does not know.

@@ -140,8 +140,9 @@ pub(super) fn definition_of(
     let family = |family: &crate::sql::ast::definition::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
+        open: family.open,
     };
-    let column = |column: &ColumnClause| Ok(column_of(column, None, proto::encoding(snapshot, tenant, column)?));
+    let column = |column: &ColumnClause| Ok(column_of(column, proto::encoding(snapshot, tenant, column)?));
     Ok(TableDefinition {
         name: create.name.name.clone(),
         columns: create.columns.iter().map(column).collect::<keyspan_catalog::Result<_>>()?,
@@ -152,14 +153,15 @@ pub(super) fn definition_of(
 }
 
 /// A column; one that holds messages is a jsonb.
-fn column_of(column: &ColumnClause, family: Option<&String>, encoding: Option<Encoding>) -> ColumnDefinition {
-    let is_message = encoding.as_ref().is_some_and(|encoding| encoding.message().is_some());
+fn column_of(column: &ColumnClause, message: Option<Encoding>) -> ColumnDefinition {
+    let cells = column.cells.clone().unwrap_or_default();
     ColumnDefinition {
         name: column.name.clone(),
-        kind: if is_message { SqlType::Jsonb } else { column.kind },
+        kind: if message.is_some() { SqlType::Jsonb } else { column.kind },
         not_null: column.not_null,
-        family: family.cloned(),
-        encoding,
+        family: cells.family,
+        encoding: message.or(cells.encoding),
+        qualifier: cells.qualifier,
     }
 }
 
@@ -195,7 +197,7 @@ pub(super) fn passed_over(table: &Table, action: &AlterAction) -> Option<String>
         {
             Some(format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
         }
-        AlterAction::AddFamily { name, if_not_exists: true } if table.family(name).is_some() => {
+        AlterAction::AddFamily { name, if_not_exists: true, .. } if table.family(name).is_some() => {
             Some(format!("family \"{name}\" of relation \"{}\" already exists", table.name))
         }
         _ => None,
@@ -235,12 +237,10 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
     let mut table = table.clone();
     for action in actions {
         let next = match action {
-            AlterAction::AddColumn { column, checks, key, family, if_not_exists }
-                if passed_over(&table, action).is_none() =>
-            {
+            AlterAction::AddColumn { column, checks, key, if_not_exists } if passed_over(&table, action).is_none() => {
                 let tenant = session.identity.rows.tenant();
-                let encoding = proto::encoding(&session.catalog_snapshot(), tenant, column)?;
-                let definition = column_of(column, family.as_ref(), encoding);
+                let message = proto::encoding(&session.catalog_snapshot(), tenant, column)?;
+                let definition = column_of(column, message);
                 let draft = table.add_column(&definition)?;
                 let given = ColumnClauses::of_added(session, column, checks, &draft).await?;
                 Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
@@ -298,7 +298,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         return Ok(table.clone());
     }
     match action {
-        AlterAction::AddColumn { column, family, .. } => table.add_column(&column_of(column, family.as_ref(), None)),
+        AlterAction::AddColumn { column, .. } => table.add_column(&column_of(column, None)),
         AlterAction::DropColumn { name, .. } => table.drop_column(name),
         AlterAction::RenameColumn { from, to } => table.rename_column(from, to),
         AlterAction::RenameTable(to) => table.rename(to),
@@ -315,7 +315,13 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::DropConstraint { name, .. } => table.drop_check(name),
         AlterAction::AddIdentity { .. } => Err(Error::new(ErrorKind::Invalid, "an identity that was not settled")),
         AlterAction::SetDefault { .. } => Err(Error::new(ErrorKind::Invalid, "a default that was not evaluated")),
-        AlterAction::AddFamily { name, .. } => table.add_family(name, &[]),
+        AlterAction::AddFamily { name, open, options, .. } => {
+            let own = |option: &OptionClause| OptionClause {
+                family: option.family.clone().or_else(|| Some(name.clone())),
+                ..option.clone()
+            };
+            table.add_family(name, *open, &pairs(&options.iter().map(own).collect::<Vec<_>>()))
+        }
         AlterAction::DropFamily(name) => table.drop_family(name),
     }
 }

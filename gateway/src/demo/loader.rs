@@ -68,6 +68,7 @@ impl Loader {
                     kind: column.kind,
                     encoding: encoding.clone(),
                 }),
+                ColumnPlace::Open { .. } => return Err(SqlError::unsupported("a load into an open family")),
             }
         }
         let key = key.into_iter().collect::<Option<_>>().ok_or_else(|| {

@@ -6,6 +6,7 @@ use super::{
     needs::on_target,
     range,
     returning::{self, Returned},
+    set::Assignment,
     target::{FAILING_ROW, Target},
     update_delete, upsert,
 };
@@ -48,8 +49,8 @@ pub(crate) struct BoundWrite<'a> {
 enum Kind<'a> {
     /// With the positions of the columns that are named.
     Insert(&'a ast::Insert, Vec<usize>),
-    /// With the positions of the columns that are set.
-    Update(Vec<usize>),
+    /// With the columns that are set.
+    Update(Vec<Assignment>),
     Delete,
     Merge(merge::Actions),
 }

@@ -5,7 +5,7 @@ use super::{
     defaults::{self, Defaults},
     returning::Returned,
     rows, select,
-    target::{Numbers, Place, Target, TargetColumn, marker},
+    target::{Numbers, Target, TargetColumn, marker},
     upsert,
 };
 use crate::{
@@ -47,11 +47,10 @@ pub(crate) struct NewRow {
 }
 
 impl NewRow {
-    /// The cells that it has, as [`CELLS_MAX`](crate::write_set::CELLS_MAX) counts them.
+    /// The cells that it has, as [`CELLS_MAX`](crate::write_set::CELLS_MAX) counts them; of open families at least as
+    /// many as there are.
     pub(crate) fn cells(&self, target: &Target) -> usize {
-        let is_cell = |column: &TargetColumn| matches!(column.place, Place::Cell { .. });
-        let cells = target.columns.iter().zip(&self.values);
-        cells.filter(|(column, value)| **value != Value::Null && is_cell(column)).count().max(1)
+        target.cells_bound(&self.values).max(1)
     }
 
     /// Bytes of its values in memory, roughly.
@@ -98,7 +97,7 @@ pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
 }
 
 /// The name by which the statement calls the table.
-pub(super) fn called(insert: &ast::Insert, target: &Target) -> Ident {
+pub(crate) fn called(insert: &ast::Insert, target: &Target) -> Ident {
     match &insert.table_alias {
         Some(alias) => alias.alias.clone(),
         None => quoted(&target.table.name),
@@ -147,7 +146,7 @@ pub(super) async fn run(
     // A row that is new has its defaults, and one that is there keeps what it has.
     let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
     let plain = !returned.is_wanted() && !more && target.table.checks.is_empty();
-    let blind = plain && upsert::is_blind(target, named, &conflict);
+    let blind = plain && upsert::is_blind(target, &called(insert, target), named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
@@ -285,9 +284,10 @@ pub(crate) fn new_row(
     view: &View,
     target: &Target,
     parts: Vec<Value>,
-    values: Vec<Value>,
+    mut values: Vec<Value>,
     number: u64,
 ) -> Result<NewRow> {
+    target.settle_maps(&mut values)?;
     target.check_nulls(&values, |_| true)?;
     target.check_tenant(view, &parts)?;
     let key = target.row_key(&parts)?;
@@ -298,7 +298,7 @@ pub(crate) fn new_row(
 pub(crate) fn creation(target: &Target, row: &NewRow) -> Result<Vec<Mutation>> {
     let mut mutations = vec![marker()];
     for (column, value) in target.columns.iter().zip(&row.values) {
-        mutations.extend(column.insert(value)?);
+        column.insert(value, &mut mutations)?;
     }
     Ok(mutations)
 }
@@ -357,7 +357,7 @@ pub(crate) fn put_blindly(
         }
         let mut mutations = vec![marker()];
         for at in named {
-            mutations.extend(target.columns[*at].set(&row.values[*at])?);
+            target.columns[*at].set(&row.values[*at], &mut mutations)?;
         }
         written.mutate(&target.table, row.key, mutations)?;
     }

@@ -10,12 +10,12 @@
 //! of its columns. A row of the table that two rows of the source would change is 21000.
 
 use super::{
-    assign::{assign, assign_row},
+    assign::assign_row,
     defaults::{self, Defaults},
     insert::{self, LOOKUP_ROWS},
-    messages,
     returning::Returned,
     rows, select,
+    set::Assignment,
     target::{Target, TargetColumn, marker},
     update_delete::set_columns,
 };
@@ -54,8 +54,8 @@ type Hints = Vec<Option<DataType>>;
 enum Action {
     Nothing,
     Delete,
-    /// Columns of the target by place, from a place of the SELECT on.
-    Update(Vec<usize>, usize),
+    /// Columns of the target, from a place of the SELECT on.
+    Update(Vec<Assignment>, usize),
     Insert(Vec<usize>, usize),
 }
 
@@ -106,7 +106,8 @@ pub(super) async fn merge_select(
     items.push(select::cast(clause, SqlType::Int8)?);
     let mut actions = Vec::with_capacity(merge.clauses.len());
     for (at, clause) in merge.clauses.iter().enumerate() {
-        let (columns, values) = match &clause.action {
+        let kinds = |places: &[usize]| places.iter().map(|place| target.columns[*place].kind).collect::<Vec<_>>();
+        let (kinds, values) = match &clause.action {
             MergeAction::Nothing => {
                 actions.push(Action::Nothing);
                 continue;
@@ -117,9 +118,12 @@ pub(super) async fn merge_select(
             }
             MergeAction::Update(set) => {
                 let set = set_columns(target, assignments(set)?)?;
-                let (places, values): (Vec<usize>, Vec<Expr>) = set.into_iter().unzip();
-                actions.push(Action::Update(places.clone(), items.len()));
-                (places, values)
+                let set = set.into_iter().map(|(at, value)| Assignment::of(target, called, at, value));
+                let set: Vec<Assignment> = set.collect::<Result<_>>()?;
+                set.iter().for_each(|one| one.hint(&mut hints, target));
+                let values: Vec<Expr> = set.iter().flat_map(|one| one.items.iter().cloned()).collect();
+                actions.push(Action::Update(set, items.len()));
+                (Vec::new(), values)
             }
             MergeAction::Insert { columns, values } => {
                 let (places, values) = inserted(target, columns, values.as_deref())?;
@@ -128,12 +132,13 @@ pub(super) async fn merge_select(
                     source.qualify(&mut value)?;
                     qualified.push(value);
                 }
-                actions.push(Action::Insert(places.clone(), items.len()));
-                (places, qualified)
+                let kinds = kinds(&places);
+                actions.push(Action::Insert(places, items.len()));
+                (kinds, qualified)
             }
         };
-        for (place, value) in columns.into_iter().zip(values) {
-            select::hint(&mut hints, &value, target.columns[place].kind);
+        values.iter().zip(kinds).for_each(|(value, kind)| select::hint(&mut hints, value, kind));
+        for value in values {
             // The clauses before it come first: what fits them asks for nothing of this one.
             let before = fits[..at].iter().map(|fits| (fits.clone(), select::value(ast::Value::Null)));
             items.push(case(before.chain([(fits[at].clone(), value)])));
@@ -315,7 +320,7 @@ pub(super) async fn run(
             let own = filter_record_batch(&batch, &own)?;
             count += own.num_rows() as u64;
             match (action, defaults) {
-                (Action::Update(places, from), _) => merging.update(&own, (places, *from), *all).await?,
+                (Action::Update(set, from), _) => merging.update(&own, (set, *from), *all).await?,
                 (Action::Delete, _) => merging.delete(&own)?,
                 (Action::Insert(places, from), Some(defaults)) => {
                     let columns: Vec<usize> = (*from..from + places.len()).collect();
@@ -358,22 +363,20 @@ impl Merging<'_> {
         Ok(key)
     }
 
-    async fn update(&mut self, batch: &RecordBatch, (places, from): (&[usize], usize), all: usize) -> Result<()> {
+    async fn update(&mut self, batch: &RecordBatch, (set, from): (&[Assignment], usize), all: usize) -> Result<()> {
         let mut after = Vec::new();
         for row in 0..batch.num_rows() {
             let key = self.key(batch, row)?;
             let mut values = self.target.row(batch, all, row)?;
             let mut mutations = vec![marker()];
-            for (at, place) in places.iter().enumerate() {
-                let column = &self.target.columns[*place];
-                let value = assign(batch.column(from + at), row, column)?;
-                mutations.extend(column.set(&value)?);
-                if messages::keeps_unknown(column, &value) {
-                    self.written.messages.push((key.clone(), *place));
+            let mut from = from;
+            for one in set {
+                if one.apply(self.target, (batch, from, row), Some(&mut values), &mut mutations)? {
+                    self.written.messages.push((key.clone(), one.position));
                 }
-                values[*place] = value;
+                from += one.width();
             }
-            self.target.check_nulls(&values, |at| places.contains(&at))?;
+            self.target.check_nulls(&values, |at| set.iter().any(|one| one.position == at))?;
             self.written.mutate(&self.target.table, key, mutations)?;
             after.push(values);
         }

@@ -69,6 +69,6 @@ async fn stored(
 fn cell(column: &TargetColumn) -> Option<(&FamilyName, &Bytes)> {
     match &column.place {
         Place::Cell { family, qualifier, .. } => Some((family, qualifier)),
-        Place::Key(_) => None,
+        Place::Key(_) | Place::Open { .. } => None,
     }
 }

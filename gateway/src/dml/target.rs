@@ -58,6 +58,8 @@ pub(crate) enum Place {
     Key(usize),
     /// A cell.
     Cell { family: FamilyName, qualifier: Bytes, encoding: Encoding, aggregate: Option<Aggregate> },
+    /// All cells of an open family but the hidden ones, sorted by qualifier, with the names of their columns.
+    Open { family: FamilyName, encoding: Encoding, hidden: Vec<(Bytes, Option<String>)> },
 }
 
 /// How the detail of an error begins that shows a whole row.
@@ -104,6 +106,11 @@ impl Target {
                     encoding: encoding.clone(),
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
                 },
+                ColumnPlace::Open { family, encoding } => {
+                    let hidden = table.hidden_qualifiers(family).into_iter();
+                    let hidden = hidden.map(|(qualifier, name)| (qualifier, name.map(str::to_owned))).collect();
+                    Place::Open { family: family.clone(), encoding: encoding.clone(), hidden }
+                }
             };
             let in_key = matches!(place, Place::Key(_));
             let (name, kind) = (column.name.clone(), column.kind);
@@ -157,7 +164,7 @@ impl Target {
             .chain(&self.hidden_key)
             .filter_map(|column| match column.place {
                 Place::Key(part) => Some((part, column)),
-                Place::Cell { .. } => None,
+                Place::Cell { .. } | Place::Open { .. } => None,
             })
             .collect();
         columns.sort_by_key(|(part, _)| *part);
@@ -289,7 +296,7 @@ impl TargetColumn {
     pub(crate) fn message(&self) -> Option<&ProtoMessage> {
         match &self.place {
             Place::Cell { encoding, .. } => encoding.message(),
-            Place::Key(_) => None,
+            Place::Key(_) | Place::Open { .. } => None,
         }
     }
 
@@ -308,18 +315,35 @@ impl TargetColumn {
         matches!(self.place, Place::Cell { aggregate: Some(_), .. })
     }
 
-    /// The mutation that a new row needs for the value; `None` for NULL and for a part of the key.
+    /// Whether it shows an open family.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.place, Place::Open { .. })
+    }
+
+    /// Adds the mutations that a new row needs for the value: none for NULL and for a part of the key.
     ///
     /// # Errors
-    /// For a value that has no bytes.
-    pub(crate) fn insert(&self, value: &Value) -> Result<Option<Mutation>> {
-        let Place::Cell { family, qualifier, encoding, aggregate } = &self.place else { return Ok(None) };
+    /// For a value that has no bytes, and what an open family does not take.
+    pub(crate) fn insert(&self, value: &Value, mutations: &mut Vec<Mutation>) -> Result<()> {
+        let (family, qualifier, encoding, aggregate) = match &self.place {
+            Place::Key(_) => return Ok(()),
+            Place::Cell { family, qualifier, encoding, aggregate } => (family, qualifier, encoding, aggregate),
+            Place::Open { family, .. } => {
+                mutations.extend(self.cells(value)?.0.into_iter().map(|(qualifier, value)| Mutation::SetCell {
+                    family: family.clone(),
+                    qualifier,
+                    timestamp: None,
+                    value,
+                }));
+                return Ok(());
+            }
+        };
         let (family, qualifier) = (family.clone(), qualifier.clone());
-        Ok(match (value, aggregate) {
-            (Value::Null, _) => None,
+        match (value, aggregate) {
+            (Value::Null, _) => {}
             // The cell at timestamp 0 takes every input: one cell, one aggregate.
             (Value::Int(input), Some(_)) => {
-                Some(Mutation::AddToCell { family, qualifier, timestamp: Some(0), input: *input })
+                mutations.push(Mutation::AddToCell { family, qualifier, timestamp: Some(0), input: *input });
             }
             (_, Some(_)) => {
                 let message = format!("column \"{}\" merges integers only", self.name);
@@ -327,21 +351,24 @@ impl TargetColumn {
             }
             (value, None) => {
                 let value = mapping::encode(value, self.kind, encoding)?;
-                Some(Mutation::SetCell { family, qualifier, timestamp: None, value })
+                mutations.push(Mutation::SetCell { family, qualifier, timestamp: None, value });
             }
-        })
+        }
+        Ok(())
     }
 
-    /// The mutation that gives the cell of a row this value; NULL deletes the column's cells.
+    /// Adds the mutations that give the cell of a row this value; NULL deletes the column's cells. Of an open family
+    /// the cells of the map are written, and others stay.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
-    pub(crate) fn set(&self, value: &Value) -> Result<Option<Mutation>> {
+    pub(crate) fn set(&self, value: &Value, mutations: &mut Vec<Mutation>) -> Result<()> {
         match (&self.place, value) {
             (Place::Cell { family, qualifier, aggregate: None, .. }, Value::Null) => {
-                Ok(Some(delete_column(family.clone(), qualifier.clone())))
+                mutations.push(delete_column(family.clone(), qualifier.clone()));
+                Ok(())
             }
-            _ => self.insert(value),
+            _ => self.insert(value, mutations),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! `UPDATE` and `DELETE`.
 
 use super::{
-    assign::{assign, assign_row},
-    defaults, messages, range,
+    assign::assign_row,
+    defaults, range,
     returning::Returned,
     rows, select,
+    set::Assignment,
     target::{Place, Target, marker},
 };
 use crate::{
@@ -50,7 +51,7 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
                 return Err(SqlError::unsupported(what)
                     .with_hint("INSERT … ON CONFLICT DO UPDATE SET column = EXCLUDED.column merges a value into it."));
             }
-            Place::Cell { .. } => {}
+            Place::Cell { .. } | Place::Open { .. } => {}
         }
         if defaults::is_default(&value) {
             value = column.default_expression()?;
@@ -70,8 +71,8 @@ pub(super) struct UpdateSelect {
     pub(super) select: ast::Statement,
     /// The types of the parameters, with those that are assigned as they are.
     pub(super) hints: Hints,
-    /// The positions of the columns that are set, in the order of the new values.
-    pub(super) set: Vec<usize>,
+    /// The columns that are set, in the order of the new values.
+    pub(super) set: Vec<Assignment>,
 }
 
 /// Makes the SELECT beneath an UPDATE.
@@ -85,10 +86,13 @@ pub(super) fn update_select(
 ) -> Result<UpdateSelect> {
     let set = set_columns(target, assignments(&update.assignments)?)?;
     let mut hints = hints.to_vec();
-    set.iter().for_each(|(at, value)| select::hint(&mut hints, value, target.columns[*at].kind));
     let mut items = select::key_items(target, name);
-    let (set, values): (Vec<usize>, Vec<Expr>) = set.into_iter().unzip();
-    items.extend(values);
+    let set: Vec<Assignment> =
+        set.into_iter().map(|(at, value)| Assignment::of(target, name, at, value)).collect::<Result<_>>()?;
+    for one in &set {
+        one.hint(&mut hints, target);
+        items.extend(one.items.iter().cloned());
+    }
     if update.returning.is_some() || !target.table.checks.is_empty() {
         items.extend(select::all_items(target, name));
     }
@@ -102,7 +106,7 @@ pub(super) fn update_select(
 /// The mutations of an UPDATE and the number of rows.
 pub(super) async fn update(
     query: &Query,
-    (target, set, select): (&Target, &[usize], &ast::Statement),
+    (target, set, select): (&Target, &[Assignment], &ast::Statement),
     parameters: &[ScalarValue],
     returned: &mut Returned<'_>,
 ) -> Result<(WriteSet, u64)> {
@@ -110,6 +114,7 @@ pub(super) async fn update(
     let mut batches = rows(query, select, parameters).await?;
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     let checked = !target.table.checks.is_empty();
+    let width: usize = set.iter().map(Assignment::width).sum();
     while let Some(batch) = batches.try_next().await? {
         let mut changed: Vec<Vec<Value>> = Vec::new();
         for row in 0..batch.num_rows() {
@@ -120,23 +125,16 @@ pub(super) async fn update(
             }
             let mut mutations: Vec<Mutation> = vec![marker()];
             let whole = returned.is_wanted() || checked;
-            let mut after = whole.then(|| target.row(&batch, keys.len() + set.len(), row)).transpose()?;
-            for (at, position) in set.iter().enumerate() {
-                let column = &target.columns[*position];
-                let value = assign(batch.column(keys.len() + at), row, column)?;
-                if after.is_none() {
-                    target.check_null(column, &value)?;
+            let mut after = whole.then(|| target.row(&batch, keys.len() + width, row)).transpose()?;
+            let mut from = keys.len();
+            for one in set {
+                if one.apply(target, (&batch, from, row), after.as_mut(), &mut mutations)? {
+                    written.messages.push((key.clone(), one.position));
                 }
-                mutations.extend(column.set(&value)?);
-                if messages::keeps_unknown(column, &value) {
-                    written.messages.push((key.clone(), *position));
-                }
-                if let Some(after) = &mut after {
-                    after[*position] = value;
-                }
+                from += one.width();
             }
             if let Some(after) = after {
-                target.check_nulls(&after, |at| set.contains(&at))?;
+                target.check_nulls(&after, |at| set.iter().any(|one| one.position == at))?;
                 if checked {
                     changed.push(after.clone());
                 }

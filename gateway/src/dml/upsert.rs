@@ -1,12 +1,12 @@
 //! `ON CONFLICT`: which upserts are blind, and the read-modify-write of those that are not.
 
 use super::{
-    assign::{assign, assign_row},
+    assign::assign_row,
     defaults,
     insert::{self, NewRow},
-    messages,
     returning::Returned,
     rows, select,
+    set::Assignment,
     target::{Place, Target, marker},
     update_delete::set_columns,
 };
@@ -70,8 +70,9 @@ pub(crate) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()>
 }
 
 /// Whether the update sets exactly the inserted columns beside the key, each from `EXCLUDED`, without a condition: then
-/// it does not matter what was there.
-pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) -> bool {
+/// it does not matter what was there. Of an open family, `table.props || EXCLUDED.props` only writes cells; to set it
+/// as a whole, those that are there have to be known.
+pub(crate) fn is_blind(target: &Target, called: &Ident, named: &[usize], conflict: &OnConflict) -> bool {
     let OnConflict::Update { assignments, condition: None, .. } = conflict else { return false };
     // What a message holds that its descriptor does not know is kept.
     if named.iter().any(|at| target.columns[*at].message().is_some()) {
@@ -80,11 +81,28 @@ pub(crate) fn is_blind(target: &Target, named: &[usize], conflict: &OnConflict) 
     let inserted: BTreeSet<&str> = named
         .iter()
         .map(|at| &target.columns[*at])
-        .filter(|column| matches!(column.place, Place::Cell { .. }))
+        .filter(|column| !matches!(column.place, Place::Key(_)))
         .map(|column| column.name.as_str())
         .collect();
     let set: BTreeSet<&str> = assignments.iter().map(|(name, _)| name.as_str()).collect();
-    inserted == set && assignments.iter().all(|(name, value)| is_excluded(value, name))
+    let is_open = |name: &str| target.columns.iter().any(|column| column.name == name && column.is_open());
+    let is_given = |(name, value): &(String, Expr)| {
+        if is_open(name) { is_merged(value, called, name) } else { is_excluded(value, name) }
+    };
+    inserted == set && assignments.iter().all(is_given)
+}
+
+/// `props || EXCLUDED.props`
+fn is_merged(value: &Expr, called: &Ident, name: &str) -> bool {
+    let Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } = value else { return false };
+    let is_own = match left.as_ref() {
+        Expr::Identifier(column) => fold(column) == name,
+        Expr::CompoundIdentifier(parts) => {
+            matches!(parts.as_slice(), [table, column] if fold(table) == fold(called) && fold(column) == name)
+        }
+        _ => false,
+    };
+    is_own && is_excluded(right, name)
 }
 
 fn is_excluded(value: &Expr, name: &str) -> bool {
@@ -97,7 +115,8 @@ fn is_excluded(value: &Expr, name: &str) -> bool {
 pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
     let OnConflict::Update { assignments, condition, .. } = write::on_conflict(insert)? else { return Ok(()) };
     for (name, value) in &assignments {
-        select::hint(hints, value, target.columns[target.position(name)?].kind);
+        let called = insert::called(insert, target);
+        Assignment::of(target, &called, target.position(name)?, value.clone())?.hint(hints, target);
         hint_within(hints, value, target);
     }
     if let Some(condition) = &condition {
@@ -189,12 +208,14 @@ impl Upsert<'_> {
         let keys = target.key_columns();
         let name = self.table_name();
         let mut items = select::key_items(target, &name);
-        let mut places = Vec::with_capacity(set.len());
+        let mut assignments = Vec::with_capacity(set.len());
         for (place, mut value) in set {
             select::qualify(&mut value, target, &name);
-            items.push(value);
-            places.push(place);
+            let one = Assignment::of(target, &name, place, value)?;
+            items.extend(one.items.iter().cloned());
+            assignments.push(one);
         }
+        let width: usize = assignments.iter().map(Assignment::width).sum();
         let whole = returned.is_wanted() || !target.table.checks.is_empty();
         if whole {
             items.extend(select::all_items(target, &name));
@@ -213,24 +234,17 @@ impl Upsert<'_> {
             for row in 0..batch.num_rows() {
                 let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
                 let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
-                let mut after = whole.then(|| target.row(&batch, keys.len() + places.len(), row)).transpose()?;
+                let mut after = whole.then(|| target.row(&batch, keys.len() + width, row)).transpose()?;
                 let mut mutations = vec![marker()];
-                for (at, place) in places.iter().enumerate() {
-                    let column = &target.columns[*place];
-                    let value = assign(batch.column(keys.len() + at), row, column)?;
-                    if after.is_none() {
-                        target.check_null(column, &value)?;
+                let mut from = keys.len();
+                for one in &assignments {
+                    if one.apply(target, (&batch, from, row), after.as_mut(), &mut mutations)? {
+                        written.messages.push((key.clone(), one.position));
                     }
-                    mutations.extend(column.set(&value)?);
-                    if messages::keeps_unknown(column, &value) {
-                        written.messages.push((key.clone(), *place));
-                    }
-                    if let Some(after) = &mut after {
-                        after[*place] = value;
-                    }
+                    from += one.width();
                 }
                 if let Some(after) = after {
-                    target.check_nulls(&after, |at| places.contains(&at))?;
+                    target.check_nulls(&after, |at| assignments.iter().any(|one| one.position == at))?;
                     defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
                     if returned.is_wanted() {
                         returned.add(new.number, after)?;

@@ -188,7 +188,14 @@ fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<Tab
                 .with_detail(format!("Column \"{name}\" has it."))
                 .with_hint("Cast it, for example to text.")
         })?;
-        definitions.push(ColumnDefinition { name, kind, not_null: false, family: None, encoding: None });
+        definitions.push(ColumnDefinition {
+            name,
+            kind,
+            not_null: false,
+            family: None,
+            encoding: None,
+            qualifier: None,
+        });
     }
     Ok(TableDefinition {
         name: create.name.name.clone(),

@@ -18,13 +18,14 @@ use keyspan_catalog::{
     table::{MARKER_QUALIFIER, marker_family},
     tenant_store::{TenantLoad, existing_row},
 };
-use keyspan_storage::load::LoadColumn;
+use keyspan_storage::load::{LoadColumn, put_cell};
 
 /// A large load under way.
 #[derive(Debug)]
 pub(crate) struct Bulk {
     load: TenantLoad,
-    /// The places of the target's columns whose values are cells; in the load they come after the marker.
+    /// The places of the target's columns whose values are cells; in the load they come after the marker, open families
+    /// last.
     cells: Vec<usize>,
 }
 
@@ -42,18 +43,25 @@ impl Bulk {
             // All cells of a load have the timestamp at which they become visible.
             return Ok(None);
         }
-        let mut cells = Vec::new();
-        let mut columns = vec![LoadColumn { family: marker_family(), qualifier: Bytes::from_static(MARKER_QUALIFIER) }];
+        let (mut cells, mut open) = (Vec::new(), Vec::new());
+        let mut columns =
+            vec![LoadColumn { family: marker_family(), qualifier: Some(Bytes::from_static(MARKER_QUALIFIER)) }];
         for (at, column) in target.columns.iter().enumerate() {
             match &column.place {
                 Place::Key(_) => {}
                 Place::Cell { aggregate: Some(_), .. } => return Ok(None),
+                Place::Open { family, .. } => {
+                    open.push((at, LoadColumn { family: family.clone(), qualifier: None }));
+                }
                 Place::Cell { family, qualifier, .. } => {
                     cells.push(at);
-                    columns.push(LoadColumn { family: family.clone(), qualifier: qualifier.clone() });
+                    columns.push(LoadColumn { family: family.clone(), qualifier: Some(qualifier.clone()) });
                 }
             }
         }
+        let (places, families): (Vec<usize>, Vec<LoadColumn>) = open.into_iter().unzip();
+        cells.extend(places);
+        columns.extend(families);
         let load = session.identity.rows.load(&target.table, &columns).await?;
         Ok(load.map(|load| Self { load, cells }))
     }
@@ -68,7 +76,12 @@ impl Bulk {
             // The marker has a cell in every row.
             let Some(at) = at.checked_sub(1) else { return Ok(true) };
             let (column, value) = (&target.columns[cells[at]], &row.values[cells[at]]);
-            let Place::Cell { encoding, .. } = &column.place else { return Ok(false) };
+            let Place::Cell { encoding, .. } = &column.place else {
+                let mut cells = column.cells(value)?.0;
+                cells.sort();
+                cells.iter().try_for_each(|(qualifier, value)| put_cell(out, qualifier, value))?;
+                return Ok(!cells.is_empty());
+            };
             if *value == Value::Null {
                 return Ok(false);
             }

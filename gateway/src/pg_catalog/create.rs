@@ -20,7 +20,9 @@ pub type TextRow = Vec<Option<String>>;
 
 /// `CREATE TABLE …`
 pub fn table(table: &Table, statement: &StatementContext) -> String {
-    let columns = table.columns.iter().map(|column| column_clause(table, column, statement));
+    let is_open = |column: &&Column| matches!(column.place, ColumnPlace::Open { .. });
+    let columns = table.columns.iter().filter(|column| !is_open(column));
+    let columns = columns.map(|column| column_clause(table, column, statement));
     let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
     let parts: Vec<String> = parts
         .map(|part| format!("{}{}", quote_ident(&part.name), if part.descending { " DESC" } else { "" }))
@@ -30,7 +32,8 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
         table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql));
     let families = table.families.iter().filter(|_| !table.is_private()).map(|family| {
         let columns: Vec<String> = table.columns_of(family).map(|column| quote_ident(&column.name)).collect();
-        format!("FAMILY {} ({})", quote_ident(family.name.as_str()), columns.join(", "))
+        let open = if table.open_column(family.name.as_str()).is_some() { " OPEN" } else { "" };
+        format!("FAMILY {} ({}){open}", quote_ident(family.name.as_str()), columns.join(", "))
     });
     let lines: Vec<String> = columns.chain(key).chain(checks).chain(families).collect();
     let temporary = if statement.is_temporary(table.id.0) { "TEMPORARY " } else { "" };
@@ -76,7 +79,21 @@ fn column_clause(table: &Table, column: &Column, statement: &StatementContext) -
     let default = objects::default_text(column, statement);
     let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
     let not_null = if column.not_null && !in_key { " NOT NULL" } else { "" };
-    format!("{name} {kind}{default}{not_null}")
+    format!("{name} {kind}{default}{not_null}{}", cells_clause(table, column))
+}
+
+/// ` QUALIFIER 'fan-rpm' ENCODING text`, where the column's name and its family do not say so.
+fn cells_clause(table: &Table, column: &Column) -> String {
+    let ColumnPlace::Cell { family, qualifier, encoding } = &column.place else { return String::new() };
+    let Some(family) = table.family(family.as_str()).filter(|_| !table.is_private()) else { return String::new() };
+    let mut clause = String::new();
+    if *qualifier != column.name {
+        clause += &format!(" QUALIFIER '{}'", qualifier.replace('\'', "''"));
+    }
+    if encoding.message().is_none() && table.encoding_of(family).is_some_and(|of_family| of_family != encoding) {
+        clause += &format!(" ENCODING {}", encoding.name());
+    }
+    clause
 }
 
 /// `GENERATED ALWAYS AS IDENTITY`
@@ -212,10 +229,12 @@ fn described(table: &Table, column: &Column, statement: &StatementContext) -> Te
             let descending = table.key.parts.get(*part).is_some_and(|part| part.descending);
             key_row(column.name.clone(), column.kind, part + 1 + usize::from(statement.operator), descending)
         }
-        ColumnPlace::Cell { .. } => row(&column.name, column.kind.to_string(), !column.not_null),
+        ColumnPlace::Cell { .. } | ColumnPlace::Open { .. } => {
+            row(&column.name, column.kind.to_string(), !column.not_null)
+        }
     };
     described[4] = tables::default_or_identity(column, statement);
-    if let ColumnPlace::Cell { family, encoding, .. } = &column.place
+    if let ColumnPlace::Cell { family, encoding, .. } | ColumnPlace::Open { family, encoding } = &column.place
         && !table.is_private()
     {
         described[5] = Some(family.to_string());

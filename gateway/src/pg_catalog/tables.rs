@@ -137,6 +137,13 @@ fn column_row(table: &Table, column: &Column, shift: usize) -> Row {
             let rule = table.family(family.as_str()).and_then(|family| family.condition());
             row.insert("rule", Cell::from(rule));
         }
+        ColumnPlace::Open { family, encoding } => {
+            row.insert("key_part", Cell::Null);
+            row.insert("family", Cell::from(family.as_str()));
+            row.insert("encoding", Cell::from(encoding.name()));
+            let rule = table.family(family.as_str()).and_then(|family| family.condition());
+            row.insert("rule", Cell::from(rule));
+        }
     }
     row
 }
@@ -184,5 +191,8 @@ pub(super) fn column_options(table: &Table, number: u16) -> Option<Vec<String>> 
             format!("qualifier={qualifier}"),
             format!("encoding={}", encoding.name()),
         ]),
+        ColumnPlace::Open { family, encoding } => {
+            Some(vec![format!("family={family}"), format!("encoding={}", encoding.name())])
+        }
     }
 }

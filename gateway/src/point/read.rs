@@ -48,7 +48,8 @@ impl Read {
             Some(Operand::Literal(_)) => return None,
         }
         let (projection, schema) = projection(&table, operator, items)?;
-        let (layout, columns) = provider::row_layout(&table, operator, &projection, schema);
+        let (layout, columns) =
+            provider::row_layout(&table, operator, &projection, schema, &provider::WantedMaps::new());
         Some(Self { table, key, layout, columns, reversed, limit })
     }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     dml::{
         assign::assign_scalar,
-        insert::{new_row, put_blindly, put_new, resolve},
+        insert::{called, new_row, put_blindly, put_new, resolve},
         returning::Returned,
         target::{Place, Target, marker},
         upsert,
@@ -113,7 +113,9 @@ impl Write {
         let taken = match &conflict {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
-            OnConflict::Update { .. } if upsert::is_blind(&target, &named, &conflict) => Taken::Overwrite,
+            OnConflict::Update { .. } if upsert::is_blind(&target, &called(insert, &target), &named, &conflict) => {
+                Taken::Overwrite
+            }
             OnConflict::Update { .. } => return None,
         };
         let key_places = target.key_places().ok()?;
@@ -227,7 +229,7 @@ impl Write {
                     for (at, operand) in set {
                         let (column, value) = (&target.columns[*at], self.value(*at, operand, parameters)?);
                         target.check_null(column, &value)?;
-                        mutations.extend(column.set(&value)?);
+                        column.set(&value, &mut mutations)?;
                     }
                     mutations
                 }

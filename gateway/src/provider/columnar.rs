@@ -45,7 +45,7 @@ mod memory;
 mod metadata_aggregates;
 mod reader;
 
-use super::{exec::ScanExec, table::is_operator};
+use super::{decode::RowLayout, exec::ScanExec, table::is_operator};
 use crate::view::View;
 pub(crate) use border_rows::BorderRowsExec;
 use datafusion::{
@@ -77,6 +77,8 @@ const VALUES_MIN: u64 = 8_192;
 const ROWS_OF_MANY_VALUES_MIN: u64 = 1_024;
 /// See [`VALUES_MIN`].
 const ROWS_OF_GROUP_MIN: u64 = 256;
+/// A scan that wants more qualifiers of an open family goes by rows.
+const QUALIFIERS_MAX: usize = 16;
 /// A scan of more ranges goes by rows, since each range is looked up in each file.
 pub const RANGES_MAX: usize = 256;
 
@@ -100,6 +102,18 @@ enum Origin {
     Bytes(usize),
     /// The key part of this index, decoded from the row key.
     Part(usize),
+    /// The map of this index, made of the bytes of its columns.
+    Map(usize),
+}
+
+/// What is made of a requested column.
+enum Made {
+    /// The column of SQL, as it is.
+    Typed,
+    /// The column of SQL, decoded.
+    Bytes,
+    /// Members of the map of this index.
+    Map(usize),
 }
 
 /// The columns that are requested from the store for some columns of a table.
@@ -109,6 +123,8 @@ struct ColumnRequests {
     key: Option<String>,
     /// Of each column of SQL.
     origins: Vec<Origin>,
+    /// Of each map of an open family, its requested columns.
+    maps: Vec<Vec<usize>>,
 }
 
 /// The path of a scan.
@@ -133,7 +149,10 @@ pub(super) async fn plan(
     if !is_candidate(view, table, scan) {
         return Ok(Access::Rows(point_count(&scan.read().rows)));
     }
-    let Some(requests) = column_requests(table, is_operator(view), projection) else { return Ok(Access::Rows(None)) };
+    let Some(layout) = scan.row_layout() else { return Ok(Access::Rows(None)) };
+    let Some(requests) = column_requests(table, layout, is_operator(view), projection) else {
+        return Ok(Access::Rows(None));
+    };
     let request = ColumnarRequest {
         rows: scan.read().rows.clone(),
         // The tenant's store narrows it.
@@ -159,7 +178,7 @@ pub(super) async fn plan(
     if !pays(rows, row_groups, projection.len() as u64) {
         return Ok(Access::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    let plan = ScanParts::new(found, requests.origins, scan, spread)?.plan()?;
+    let plan = ScanParts::new(found, (requests.origins, requests.maps), scan, spread)?.plan()?;
     Ok(Access::RowGroups(Arc::new(plan)))
 }
 
@@ -179,7 +198,9 @@ fn is_candidate(view: &View, table: &Table, scan: &ScanExec) -> bool {
     let read = scan.read();
     let few = read.limit.is_some_and(|limit| (limit as u64) < ROWS_MIN);
     let own = view.buffered.get(&table.id).is_some_and(|own| !own.is_empty());
-    view.columnar && view.pushdown && !few && !own && reads_many(&read.rows)
+    // Maps of open families come from rows, until a test shows that those of row groups are the same.
+    let no_maps = scan.row_layout().is_none_or(|layout| layout.maps.is_empty());
+    view.columnar && view.pushdown && !few && !own && no_maps && reads_many(&read.rows)
 }
 
 /// Whether the ranges are few and not all of them single keys.
@@ -187,8 +208,9 @@ fn reads_many(rows: &RowSet) -> bool {
     rows.ranges().len() <= RANGES_MAX && rows.ranges().iter().any(|range| range.as_point().is_none())
 }
 
-/// The columns to request; `None` if key parts are needed that have no columns in files.
-fn column_requests(table: &Table, operator: bool, projection: &[usize]) -> Option<ColumnRequests> {
+/// The columns to request; `None` if key parts are needed that have no columns in files, or a map of an open family of
+/// which more than some qualifiers are wanted.
+fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection: &[usize]) -> Option<ColumnRequests> {
     let tenant = usize::from(operator);
     // Segments of private tables are shared, and have no typed columns. Their keys conform, since only the server
     // writes them.
@@ -212,17 +234,32 @@ fn column_requests(table: &Table, operator: bool, projection: &[usize]) -> Optio
                 let accepts = kind.and_then(|_| column_accepts(column)).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
                 let column = RequestedColumn { family, qualifier, kind: kind.unwrap_or(ColumnKind::Binary), accepts };
-                columns.push((column, place, kind.is_some()));
+                let of = if kind.is_some() { Made::Typed } else { Made::Bytes };
+                columns.push((column, place, of));
+            }
+            ColumnPlace::Open { .. } => {
+                let map = layout.maps.iter().position(|(_, at)| *at == place)?;
+                origins[place] = Origin::Map(map);
+                for qualifier in layout.maps[map].0.single_qualifiers(QUALIFIERS_MAX)? {
+                    let (family, kind) = (layout.maps[map].0.family.clone(), ColumnKind::Binary);
+                    let column = RequestedColumn { family, qualifier, kind, accepts: None };
+                    columns.push((column, place, Made::Map(map)));
+                }
             }
         }
     }
     // Sorted as a layout's columns are, which is the order of values from memory.
     columns.sort_by(|(a, ..), (b, ..)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
-    for (number, (_, place, typed)) in columns.iter().enumerate() {
-        origins[*place] = if *typed { Origin::Typed(FileColumn::Cell(number)) } else { Origin::Bytes(number) };
+    let mut maps = vec![Vec::new(); layout.maps.len()];
+    for (number, (_, place, of)) in columns.iter().enumerate() {
+        match of {
+            Made::Typed => origins[*place] = Origin::Typed(FileColumn::Cell(number)),
+            Made::Bytes => origins[*place] = Origin::Bytes(number),
+            Made::Map(map) => maps[*map].push(number),
+        }
     }
     let columns = columns.into_iter().map(|(column, ..)| column).collect();
-    let mut requests = ColumnRequests { columns, key: None, origins };
+    let mut requests = ColumnRequests { columns, key: None, origins, maps };
     if key {
         // Even when no part is read, the store must know which keys conform.
         requests.key = Some(key_columns(table)?.id());
@@ -237,8 +274,9 @@ struct ScanParts {
     memory: Vec<MemoryPart>,
     /// The scan of all other rows, and an estimate of how many.
     rest: Option<(Arc<ScanExec>, u64)>,
-    /// Of each column of SQL.
+    /// Of each column of SQL, and the requested columns of each map.
     origins: Vec<Origin>,
+    maps: Vec<Vec<usize>>,
     /// The same rows by rows, in key order.
     scan: Arc<ScanExec>,
     /// The number of partitions, and the most rows of a batch.
@@ -246,11 +284,16 @@ struct ScanParts {
 }
 
 impl ScanParts {
-    fn new(found: Columnar, origins: Vec<Origin>, scan: &Arc<ScanExec>, spread: (usize, usize)) -> Result<Self> {
+    fn new(
+        found: Columnar,
+        (origins, maps): (Vec<Origin>, Vec<Vec<usize>>),
+        scan: &Arc<ScanExec>,
+        spread: (usize, usize),
+    ) -> Result<Self> {
         let Columnar { parts, memory, rest } = found;
         let rows = rest.rows_estimate();
         let rest = if rest.is_empty() { None } else { Some((Arc::new(scan.of_rest(rest)?), rows)) };
-        Ok(Self { parts, memory, rest, origins, scan: Arc::clone(scan), spread })
+        Ok(Self { parts, memory, rest, origins, maps, scan: Arc::clone(scan), spread })
     }
 
     /// Whether there is certainly no row.
@@ -261,7 +304,7 @@ impl ScanParts {
     /// The plan that reads the parts.
     fn plan(self) -> Result<ColumnarExec> {
         let scan = &self.scan;
-        let columns = decode_exec::FileColumns::new(&self.origins, &scan.schema());
+        let columns = decode_exec::FileColumns::new((&self.origins, &self.maps), &scan.schema());
         let stats = ColumnarStats {
             files: self.parts.iter().map(|part| part.file.name()).collect::<BTreeSet<_>>().len(),
             row_groups: self.parts.iter().map(|part| part.row_groups.len()).sum(),

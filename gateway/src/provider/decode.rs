@@ -4,6 +4,7 @@
 //! store one by one. The builder of a table's rows ([`RowBuilder`]) walks the cells of a row once, since cells and
 //! columns have the same order. For rows in memtables it takes only the values.
 
+use super::open_family::Wanted;
 use crate::pg::{
     error::{Result, SqlError, SqlState},
     types,
@@ -22,6 +23,7 @@ use keyspan_catalog::{
     CheckedKeys, Encoding, KeySchema, SqlType, Value, ValueRef,
     layouts::kind_accepts,
     mapping,
+    open_map::{self, MapWriter},
     table::{OnBadKey, OnBadValue},
     value::{clock::is_time, interval::Interval},
 };
@@ -116,6 +118,59 @@ pub enum Shows {
     Timestamp,
 }
 
+/// The column of an open family.
+#[derive(Clone, Debug)]
+pub struct MapColumn {
+    /// The column's name in SQL.
+    pub name: String,
+    /// The family.
+    pub family: FamilyName,
+    /// How its values are encoded in cells.
+    pub encoding: Encoding,
+    /// The qualifiers of declared and of dropped columns, sorted: the map does not show them.
+    pub hidden: Vec<Bytes>,
+    /// The qualifiers whose cells are read; the map may lack others.
+    pub wanted: Wanted,
+}
+
+impl MapColumn {
+    /// The qualifiers that are read, in order; `None` if they are not known, or more than `most`.
+    pub(super) fn single_qualifiers(&self, most: usize) -> Option<Vec<Bytes>> {
+        let Wanted::These(these) = &self.wanted else { return None };
+        let shown = these.iter().filter(|one| self.hidden.binary_search(one).is_err());
+        Some(shown.cloned().collect::<Vec<_>>()).filter(|shown| shown.len() <= most)
+    }
+
+    /// Adds a cell to a map.
+    ///
+    /// # Errors
+    /// 22P02 for a value that does not decode, with the key of its row if that is known.
+    pub(super) fn push(
+        &self,
+        qualifier: &[u8],
+        value: &[u8],
+        (key, on_bad_value): (Option<&[u8]>, OnBadValue),
+        map: &mut MapWriter,
+    ) -> Result<()> {
+        let json = match open_map::decode(value, &self.encoding) {
+            Ok(json) => json,
+            Err(_) if on_bad_value == OnBadValue::Null => "null".to_owned(),
+            Err(error) => return Err(bad_cell((&self.name, &self.family, qualifier), key, &error.to_string())),
+        };
+        map.push(qualifier, json);
+        Ok(())
+    }
+}
+
+/// A value that [`RowBuilder::push_newest`] takes.
+#[derive(Clone, Debug)]
+enum NewestValue {
+    /// Of the column of cells of this index.
+    Cell(usize),
+    /// A member of the map of this index, with its qualifier.
+    Member(usize, Bytes),
+}
+
 /// The layout of a table's rows.
 #[derive(Debug)]
 pub struct RowLayout {
@@ -127,6 +182,8 @@ pub struct RowLayout {
     pub parts: Vec<(usize, usize)>,
     /// Columns of cells, sorted by family and qualifier, and the index of each in the batch.
     pub cells: Vec<(CellColumn, usize)>,
+    /// Columns of open families, and the index of each in the batch.
+    pub maps: Vec<(MapColumn, usize)>,
     /// The type of each column of the batch.
     pub kinds: Vec<SqlType>,
     /// What to do with values that do not decode.
@@ -156,25 +213,59 @@ pub(super) struct RowBuilder {
     columns: Vec<ColumnBuilder>,
     /// Checks keys if the batch has no key part.
     checked: CheckedKeys,
+    /// Makes the maps of open families, one after the other.
+    map: MapWriter,
+    /// What the values of a row from memory are, if there are maps.
+    newest: Vec<NewestValue>,
     size: BatchSize,
 }
 
 impl RowBuilder {
     pub(super) fn new(layout: &Arc<RowLayout>) -> Self {
         let columns = layout.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
-        Self { layout: Arc::clone(layout), columns, checked: CheckedKeys::default(), size: BatchSize::default() }
+        let (checked, map, size) = (CheckedKeys::default(), MapWriter::default(), BatchSize::default());
+        Self { layout: Arc::clone(layout), columns, checked, map, newest: Vec::new(), size }
     }
 
-    /// Appends a row, given the newest values of the layout's columns of cells, in their order.
+    /// Appends a row, given the newest values of the layout's columns of cells and of the single qualifiers of its maps,
+    /// in the order of families and qualifiers.
     ///
     /// # Errors
     /// As [`push`](BatchBuilder::push).
     pub(super) fn push_newest(&mut self, key: &[u8], values: &[Option<&[u8]>]) -> Result<()> {
-        if self.push_key(key)? {
+        if !self.push_key(key)? {
+            return Ok(());
+        }
+        if self.layout.maps.is_empty() {
             for (cell, value) in values.iter().enumerate() {
                 self.push_value_of(cell, key, *value)?;
             }
-            self.size.rows += 1;
+        } else {
+            self.push_newest_with_maps(key, values)?;
+        }
+        self.size.rows += 1;
+        Ok(())
+    }
+
+    fn push_newest_with_maps(&mut self, key: &[u8], values: &[Option<&[u8]>]) -> Result<()> {
+        let layout = Arc::clone(&self.layout);
+        if self.newest.is_empty() {
+            self.newest = newest_values(&layout);
+        }
+        for at in 0..self.newest.len() {
+            if let NewestValue::Cell(cell) = self.newest[at] {
+                self.push_value_of(cell, key, values[at])?;
+            }
+        }
+        for (index, (map, column)) in layout.maps.iter().enumerate() {
+            for (of, value) in self.newest.iter().zip(values) {
+                if let (NewestValue::Member(map_of, qualifier), Some(value)) = (of, value)
+                    && *map_of == index
+                {
+                    map.push(qualifier, value, (Some(key), layout.on_bad_value), &mut self.map)?;
+                }
+            }
+            self.size.bytes += self.columns[*column].push(&ValueRef::Text(self.map.take().into()))?;
         }
         Ok(())
     }
@@ -229,6 +320,39 @@ impl RowBuilder {
     }
 }
 
+/// What the values of a row from memory are, in the order of families and qualifiers.
+fn newest_values(layout: &RowLayout) -> Vec<NewestValue> {
+    let cells = layout.cells.iter().enumerate();
+    let mut all: Vec<(FamilyName, Bytes, NewestValue)> =
+        cells.map(|(at, (cell, _))| (cell.family.clone(), cell.qualifier.clone(), NewestValue::Cell(at))).collect();
+    for (map, (column, _)) in layout.maps.iter().enumerate() {
+        let qualifiers = column.single_qualifiers(usize::MAX).unwrap_or_default().into_iter();
+        all.extend(qualifiers.map(|one| (column.family.clone(), one.clone(), NewestValue::Member(map, one))));
+    }
+    all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    all.into_iter().map(|(.., value)| value).collect()
+}
+
+impl RowBuilder {
+    /// Appends the map of an open family, by its index in the layout.
+    fn push_map(&mut self, map: usize, row: &Row) -> Result<()> {
+        let (map, column) = &self.layout.maps[map];
+        let from = row.cells.partition_point(|cell| cell.family < map.family);
+        let cells = row.cells[from..].iter().take_while(|cell| cell.family == map.family);
+        let mut before: Option<&Bytes> = None;
+        for cell in cells {
+            // The first cell of a column is its newest.
+            let repeated = before.replace(&cell.qualifier) == Some(&cell.qualifier);
+            if repeated || map.hidden.binary_search(&cell.qualifier).is_ok() || !map.wanted.has(&cell.qualifier) {
+                continue;
+            }
+            map.push(&cell.qualifier, &cell.value, (Some(&row.key), self.layout.on_bad_value), &mut self.map)?;
+        }
+        self.size.bytes += self.columns[*column].push(&ValueRef::Text(self.map.take().into()))?;
+        Ok(())
+    }
+}
+
 impl BatchBuilder for RowBuilder {
     fn push(&mut self, row: &Row) -> Result<()> {
         if !self.push_key(&row.key)? {
@@ -247,6 +371,9 @@ impl BatchBuilder for RowBuilder {
                 Shows::Value => self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?,
                 Shows::Timestamp => self.push_timestamp_of(at, newest.map(|cell| cell.timestamp))?,
             }
+        }
+        for at in 0..self.layout.maps.len() {
+            self.push_map(at, row)?;
         }
         self.size.rows += 1;
         Ok(())
@@ -270,11 +397,15 @@ fn bad_key(key: &[u8], error: &keyspan_catalog::Error) -> SqlError {
 
 /// The error of a value that does not decode, with the key of its row if that is known.
 pub(super) fn bad_value(column: &CellColumn, key: Option<&[u8]>, error: &SqlError) -> SqlError {
-    let CellColumn { name, family, qualifier, .. } = column;
+    bad_cell((&column.name, &column.family, &column.qualifier), key, &error.message)
+}
+
+/// The error of a cell that does not decode.
+fn bad_cell((name, family, qualifier): (&str, &FamilyName, &[u8]), key: Option<&[u8]>, message: &str) -> SqlError {
     let row = key.map(|key| format!("Row \"{}\", cell", key.escape_ascii()));
     let row = row.as_deref().unwrap_or("Cell");
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid stored value in column \"{name}\""))
-        .with_detail(format!("{row} {family}:{}: {}.", qualifier.escape_ascii(), error.message))
+        .with_detail(format!("{row} {family}:{}: {}.", qualifier.escape_ascii(), message))
         .with_hint("raw() shows the stored bytes; the table option on_bad_value = null reads them as NULL.")
 }
 

@@ -78,6 +78,8 @@ pub struct Description {
     pub pushed: Vec<String>,
     /// Names of the columns of the batches.
     pub columns: Vec<String>,
+    /// Of each column of an open family, its name and the qualifiers that are read.
+    pub qualifiers: Vec<String>,
     /// Key parts, by index, that have one value in all rows.
     pub constants: Vec<(usize, Value)>,
     /// An estimate of the rows that it reads, if there is one.

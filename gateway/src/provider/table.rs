@@ -7,9 +7,10 @@
 
 use super::{
     cells, columnar,
-    decode::{self, CellColumn, Layout, RowLayout, Shows},
+    decode::{self, CellColumn, Layout, MapColumn, RowLayout, Shows},
     exec::{Description, Order, Read, ScanExec},
     keys::Keys,
+    open_family::{self, Wanted},
     pushdown::{Pushdown, Shape},
     raw,
 };
@@ -40,7 +41,7 @@ use keyspan_catalog::{
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::Arc,
 };
@@ -74,7 +75,11 @@ pub struct KeyspanTable {
     constraints: Constraints,
     keys: Keys,
     promises: Mutex<Promises>,
+    wanted: WantedMaps,
 }
+
+/// What is read of columns of open families, by the numbers of the columns; all of those that are not among them.
+pub(crate) type WantedMaps = BTreeMap<u16, Wanted>;
 
 /// The name of the column with the timestamps of a column's newest cells.
 pub(crate) fn timestamp_column(column: &str) -> String {
@@ -171,7 +176,17 @@ impl KeyspanTable {
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         let constraints = Constraints::new_unverified(constraints);
         let width = schema.fields().len();
-        Self { table, view, form, schema, width, constraints, keys, promises: Mutex::default() }
+        Self {
+            table,
+            view,
+            form,
+            schema,
+            width,
+            constraints,
+            keys,
+            promises: Mutex::default(),
+            wanted: WantedMaps::new(),
+        }
     }
 
     /// This table with the timestamp of each column's newest cell as more columns, behind its own
@@ -235,7 +250,27 @@ impl KeyspanTable {
             constraints: self.constraints.clone(),
             keys: self.keys.clone(),
             promises: Mutex::new(promises),
+            wanted: self.wanted.clone(),
         }
+    }
+
+    /// The columns of open families, by their place in the schema.
+    pub(crate) fn open_columns(&self) -> Vec<(usize, u16)> {
+        let tenant = usize::from(is_operator(&self.view));
+        let is_rows = matches!(self.form, Form::Rows | Form::Keyed);
+        let columns = self.table.columns.iter().enumerate().filter(|_| is_rows && self.view.pushdown);
+        let open = columns.filter(|(_, column)| matches!(column.place, ColumnPlace::Open { .. }));
+        open.map(|(at, column)| (at + tenant, column.id)).collect()
+    }
+
+    /// What is read of open families.
+    pub(crate) fn wanted(&self) -> &WantedMaps {
+        &self.wanted
+    }
+
+    /// This table, of whose open families only some qualifiers are read.
+    pub(crate) fn with_wanted(&self, wanted: WantedMaps) -> Self {
+        Self { wanted, ..self.over(self.view.clone(), self.promises.lock().clone()) }
     }
 
     fn plan(&self, filters: &[Expr]) -> ScanPlan {
@@ -264,7 +299,7 @@ impl KeyspanTable {
     fn layout(&self, projection: &[usize], schema: SchemaRef) -> (Arc<dyn Layout>, Columns) {
         match self.form {
             Form::Rows | Form::Keyed => {
-                layout_of((&self.table, is_operator(&self.view)), (projection, self.width), schema)
+                layout_of((&self.table, is_operator(&self.view)), (projection, self.width), schema, &self.wanted)
             }
             Form::Cells => cells::layout(&self.table, &self.keys, is_operator(&self.view), schema),
             Form::Raw => raw::layout(&self.table, &self.keys, is_operator(&self.view), schema),
@@ -311,6 +346,16 @@ impl KeyspanTable {
         Order { by: order, constants, buckets }
     }
 
+    /// What EXPLAIN says of the columns of open families in `projection`.
+    fn qualifiers(&self, projection: &[usize]) -> Vec<String> {
+        let shown = |at: &usize| {
+            let (_, id) = self.open_columns().into_iter().find(|(place, _)| place == at)?;
+            let wanted = self.wanted.get(&id).unwrap_or(&Wanted::All);
+            Some(format!("{}: {wanted}", self.schema.field(*at).name()))
+        };
+        projection.iter().filter_map(shown).collect()
+    }
+
     /// The node that reads `projection` under the plan.
     fn exec(&self, plan: &ScanPlan, projection: &[usize], limit: Option<usize>) -> Result<ScanExec> {
         let schema: SchemaRef = Arc::new(self.schema.project(projection)?);
@@ -336,6 +381,7 @@ impl KeyspanTable {
             coalesced: pushdown.coalesced,
             pushed: pushdown.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
+            qualifiers: self.qualifiers(projection),
             constants: pushdown.constants.clone(),
             rows: None,
         };
@@ -439,14 +485,15 @@ fn unqualified(filter: &Expr) -> Expr {
 }
 
 /// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at
-/// most once, under any names; and the columns of the store to read for it.
+/// most once, under any names; and the columns of the store to read for it. `wanted` says what is read of open families.
 pub fn row_layout(
     table: &Arc<Table>,
     operator: bool,
     projection: &[usize],
     schema: SchemaRef,
+    wanted: &WantedMaps,
 ) -> (Arc<dyn Layout>, Columns) {
-    layout_of((table, operator), (projection, usize::MAX), schema)
+    layout_of((table, operator), (projection, usize::MAX), schema, wanted)
 }
 
 /// [`row_layout`], where indexes from `width` on are those of the timestamps of cells.
@@ -454,9 +501,10 @@ fn layout_of(
     (table, operator): (&Arc<Table>, bool),
     (projection, width): (&[usize], usize),
     schema: SchemaRef,
+    wanted: &WantedMaps,
 ) -> (Arc<dyn Layout>, Columns) {
     let tenant = usize::from(operator);
-    let (mut parts, mut cells, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut parts, mut cells, mut maps, mut kinds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (place, at) in projection.iter().enumerate() {
         let timed = at.checked_sub(width).and_then(|at| cell_columns(table).nth(at));
         let Some(at) = at.checked_sub(tenant) else {
@@ -485,22 +533,48 @@ fn layout_of(
                 };
                 cells.push((cell, place));
             }
+            ColumnPlace::Open { family, encoding } => {
+                let map = MapColumn {
+                    name: column.name.clone(),
+                    family: family.clone(),
+                    encoding: encoding.clone(),
+                    hidden: open_family::hidden(table, family),
+                    wanted: wanted.get(&column.id).cloned().unwrap_or_default(),
+                };
+                maps.push((map, place));
+            }
         }
     }
     cells.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
-    let mut families: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    // `None` for all qualifiers of a family.
+    let mut families: BTreeMap<_, Option<BTreeSet<_>>> = BTreeMap::new();
     for (cell, _) in &cells {
-        families.entry(cell.family.clone()).or_default().push(cell.qualifier.clone());
+        let read = families.entry(cell.family.clone()).or_insert_with(|| Some(BTreeSet::new()));
+        read.get_or_insert_default().insert(cell.qualifier.clone());
     }
-    // A column's value and its timestamp are one cell.
-    let of_family = |(family, mut qualifiers): (_, Vec<_>)| {
-        qualifiers.dedup();
-        FamilyColumns { family, qualifiers: Some(qualifiers) }
+    for (map, _) in &maps {
+        let read = families.entry(map.family.clone()).or_insert_with(|| Some(BTreeSet::new()));
+        match (&map.wanted, read) {
+            (Wanted::These(these), Some(read)) => read.extend(these.iter().cloned()),
+            (_, read) => *read = None,
+        }
+    }
+    let of_family = |(family, qualifiers): (_, Option<BTreeSet<_>>)| FamilyColumns {
+        family,
+        qualifiers: qualifiers.map(|all| all.into_iter().collect()),
     };
     let mut keys = table.key.clone();
     keys.with_tenant = operator;
-    let layout =
-        RowLayout { schema, keys, parts, cells, kinds, on_bad_value: table.on_bad_value, on_bad_key: table.on_bad_key };
+    let layout = RowLayout {
+        schema,
+        keys,
+        parts,
+        cells,
+        maps,
+        kinds,
+        on_bad_value: table.on_bad_value,
+        on_bad_key: table.on_bad_key,
+    };
     let layout: Arc<dyn decode::Layout> = Arc::new(Arc::new(layout));
     (layout, Columns::Of(families.into_iter().map(of_family).collect()))
 }

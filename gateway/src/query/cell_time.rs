@@ -71,6 +71,14 @@ fn no_cell(column: &str) -> DataFusionError {
     DataFusionError::External(Box::new(error.with_hint("cell_time() takes a column that is not part of the key.")))
 }
 
+fn many_cells(column: &str) -> DataFusionError {
+    let message = format!("column \"{column}\" shows an open family and has many cells");
+    let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, message);
+    DataFusionError::External(Box::new(
+        error.with_hint("cells() has the timestamps of all; a declared column has one."),
+    ))
+}
+
 /// The rule.
 #[derive(Debug)]
 pub(super) struct CellTimes;
@@ -170,8 +178,10 @@ fn of_scan(scan: &TableScan, column: &Column) -> Result<LogicalPlan> {
     let table: Option<Arc<KeyspanTable>> = table_of(scan)?;
     let table = table.ok_or_else(no_column)?;
     let timed = table.with_timestamps().ok_or_else(no_column)?;
-    if table.column(&column.name).is_none_or(|found| matches!(found.place, ColumnPlace::Key(_))) {
-        return Err(no_cell(&column.name));
+    match table.column(&column.name).map(|found| &found.place) {
+        Some(ColumnPlace::Cell { .. }) => {}
+        Some(ColumnPlace::Open { .. }) => return Err(many_cells(&column.name)),
+        Some(ColumnPlace::Key(_)) | None => return Err(no_cell(&column.name)),
     }
     let schema = datafusion::catalog::TableProvider::schema(&timed);
     let time = schema.index_of(&timestamp_column(&column.name))?;

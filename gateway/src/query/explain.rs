@@ -162,6 +162,9 @@ impl Lines {
         line("Ranges", ranges(read.rows.ranges(), scan.in_span()));
         line("Families", families(&read.columns));
         line("Columns", listed(&about.columns));
+        if !about.qualifiers.is_empty() {
+            line("Qualifiers", about.qualifiers.join("; "));
+        }
         line("Pushed", joined(&about.pushed));
         line("Residual", residual.unwrap_or_else(|| "none".into()));
         line("Versions", read.versions_max.map_or_else(|| "all".into(), |versions| versions.to_string()));

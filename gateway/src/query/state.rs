@@ -16,7 +16,7 @@ use crate::{
             canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
         },
     },
-    provider::{columnar::MetadataAggregates, loose_scan::LooseScans},
+    provider::{NarrowMaps, columnar::MetadataAggregates, loose_scan::LooseScans},
     resources::{BATCH_ROWS, STREAMS},
 };
 use datafusion::{
@@ -93,6 +93,7 @@ fn make() -> SessionState {
         }
         logical.push(rule);
     }
+    logical.push(Arc::new(NarrowMaps));
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];
     for rule in PhysicalOptimizer::new().rules {

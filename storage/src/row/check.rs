@@ -48,9 +48,14 @@ pub fn check_load(table: &TableName, schema: &TableSchema, columns: &[LoadColumn
     for (at, LoadColumn { family, qualifier }) in columns.iter().enumerate() {
         check_family(table, schema, family)?;
         check_plain(schema, family)?;
-        check_column(qualifier)?;
-        if schema.is_erased(family, qualifier) {
+        qualifier.as_ref().map_or(Ok(()), check_column)?;
+        if let Some(qualifier) = qualifier
+            && schema.is_erased(family, qualifier)
+        {
             return Err(erased_column(family, qualifier));
+        }
+        if qualifier.is_some() && columns[..at].last().is_some_and(|before| before.qualifier.is_none()) {
+            return Err(Error::Invalid("a column of a load comes after a whole family".into()));
         }
         if columns[..at].contains(&columns[at]) {
             return Err(Error::Invalid(format!("a column of family {family:?} is named twice")));

@@ -52,6 +52,24 @@ async fn a_small_run_measures_everything() -> Result<()> {
 }
 
 #[tokio::test]
+async fn wide_rows_are_measured_and_checked() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "wide", "--rows", "2000", "--rounds", "1", "--memory", "64MiB", "--without-postgres"]);
+    let output = command.args(["--json", "--path"]).arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let lines = report["lines"].as_array().context("lines")?;
+    for what in ["COPY", "one column", "columns with a prefix, as rows", "a whole row", "a change of one column"] {
+        let line = lines.iter().find(|line| line["what"] == what).with_context(|| format!("{what} is missing"))?;
+        assert!(line["result"]["value"].as_f64().context("a number")? > 0.0, "{line}");
+    }
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
 async fn short_statements_are_measured_and_checked() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = keyspan();

@@ -56,7 +56,7 @@ pub(crate) fn argument(call: &Call, index: usize) -> Result<String> {
 }
 
 /// The texts of an array of texts, or of its text.
-pub(crate) fn path(value: &ScalarValue) -> Result<Vec<String>> {
+pub fn path(value: &ScalarValue) -> Result<Vec<String>> {
     let found = match items(value) {
         Some(items) => items.iter().map(super::text_of).collect(),
         None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(external)?,

@@ -3,6 +3,7 @@
 
 use crate::{
     common_type::{beside, is_unknown},
+    error::{SqlError, SqlState},
     functions::{self, planned},
     syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
     types::{self, is_text},
@@ -66,6 +67,19 @@ impl ExprPlanner for Operators {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
         let (_, field) = access.expr.to_field(schema)?;
+        if functions::json::kind(&field) == Some("jsonb") {
+            // `props['a']` is `props->'a'`.
+            let key = match access.field_access {
+                GetFieldAccess::NamedStructField { name } => lit(name),
+                GetFieldAccess::ListIndex { key } => *key,
+                GetFieldAccess::ListRange { .. } => {
+                    let message = "jsonb subscript does not support slices";
+                    let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
+                    return Err(crate::functions::scalar_function::external(error));
+                }
+            };
+            return Ok(PlannerResult::Planned(planned::json_get().call(vec![access.expr, key])));
+        }
         let access = match subscripted(access, &field)? {
             PlannerResult::Planned(planned) => return Ok(PlannerResult::Planned(planned)),
             PlannerResult::Original(access) => access,

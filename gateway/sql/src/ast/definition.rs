@@ -2,7 +2,7 @@
 
 use super::grant::{RightsChange, RoleSpec};
 use datafusion::sql::sqlparser::ast::{self, Expr, Query};
-use keyspan_catalog::{SequenceOptions, SqlType, table::Identity};
+use keyspan_catalog::{Encoding, SequenceOptions, SqlType, table::Identity};
 use keyspan_pg::names::RelationName;
 
 /// A change of the catalog.
@@ -162,6 +162,19 @@ pub struct ColumnClause {
     pub default: Option<DefaultClause>,
     /// `PROTOBUF 'message'`: the message that its cells hold.
     pub protobuf: Option<String>,
+    /// `FAMILY`, `QUALIFIER` and `ENCODING`, if there is one of them.
+    pub cells: Option<CellsClause>,
+}
+
+/// How the cells of a column are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellsClause {
+    /// `FAMILY m`
+    pub family: Option<String>,
+    /// `QUALIFIER 'fan-rpm'`
+    pub qualifier: Option<String>,
+    /// `ENCODING text`
+    pub encoding: Option<Encoding>,
 }
 
 /// The default of a column.
@@ -235,13 +248,15 @@ pub struct KeyClause {
     pub descending: bool,
 }
 
-/// `FAMILY m (a, b)`
+/// `FAMILY m (a, b) OPEN`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyClause {
     /// The family.
     pub name: String,
     /// Its columns.
     pub columns: Vec<String>,
+    /// `OPEN`
+    pub open: bool,
 }
 
 /// `m.max_versions = 5` or `key_encoding = ordered`
@@ -277,8 +292,6 @@ pub enum AlterAction {
         checks: Vec<CheckClause>,
         /// `PRIMARY KEY`
         key: bool,
-        /// Its family; `None` for the table's default family.
-        family: Option<String>,
         /// `IF NOT EXISTS`
         if_not_exists: bool,
     },
@@ -344,6 +357,10 @@ pub enum AlterAction {
     AddFamily {
         /// The family.
         name: String,
+        /// `OPEN`
+        open: bool,
+        /// The `WITH` options, with or without the family's name.
+        options: Vec<OptionClause>,
         /// `IF NOT EXISTS`
         if_not_exists: bool,
     },

@@ -42,7 +42,7 @@ use datafusion::{
     },
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Encoding, SortedKeys, SqlType, ValueRef, table::OnBadValue};
+use keyspan_catalog::{Encoding, SortedKeys, SqlType, ValueRef, open_map::MapWriter, table::OnBadValue};
 use std::{fmt, sync::Arc};
 
 /// The prefix of the names of columns of bytes.
@@ -58,7 +58,7 @@ pub(super) struct FileColumns {
 }
 
 /// How one column of SQL is made of a batch. Columns of the batch by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decode {
     /// A typed column, as it is.
     Typed(usize),
@@ -66,11 +66,13 @@ pub(super) enum Decode {
     Cell { column: usize, cell: usize },
     /// Decodes one part of the row key.
     Part { column: usize, part: usize },
+    /// Makes a map of cells: `map` is its index in the layout; the columns are those of its single qualifiers, in order.
+    Map { columns: Vec<usize>, map: usize },
 }
 
 impl FileColumns {
-    /// What to read for the columns of `schema`, given the origin of each.
-    pub(super) fn new(origins: &[Origin], schema: &SchemaRef) -> Self {
+    /// What to read for the columns of `schema`, given the origin of each, and the requested columns of each map.
+    pub(super) fn new((origins, maps): (&[Origin], &[Vec<usize>]), schema: &SchemaRef) -> Self {
         let (mut sources, mut fields): (Vec<FileColumn>, Vec<Field>) = Default::default();
         let mut keys = None;
         let mut bytes = |source, name: &str, nullable, sources: &mut Vec<FileColumn>| {
@@ -90,9 +92,17 @@ impl FileColumns {
                     let column = *keys.get_or_insert_with(|| bytes(FileColumn::RowKey, "key", false, &mut sources));
                     decode[at] = Decode::Part { column, part };
                 }
+                Origin::Map(map) => {
+                    let named = |(number, cell): (usize, &usize)| {
+                        let name = format!("{}:{number}", field.name());
+                        bytes(FileColumn::Cell(*cell), &name, true, &mut sources)
+                    };
+                    let columns = maps[map].iter().enumerate().map(named).collect();
+                    decode[at] = Decode::Map { columns, map };
+                }
             }
         }
-        if sources.is_empty() {
+        if sources.is_empty() && maps.is_empty() {
             let typed = origins
                 .iter()
                 .filter_map(|origin| if let Origin::Typed(source) = origin { Some(*source) } else { None });
@@ -202,6 +212,7 @@ fn decode_batch(batch: &RecordBatch, columns: &[Decode], span: &[u8], layout: &R
                 keys = Some(bytes(batch, *column)?);
                 parts.push((*part, at));
             }
+            Decode::Map { columns, map } => decoded[at] = Some(maps(batch, columns, *map, layout)?),
         }
     }
     if let Some(keys) = keys {
@@ -240,6 +251,24 @@ fn cells(bytes: &BinaryViewArray, cell: usize, layout: &RowLayout) -> SqlResult<
             Some(Err(_)) if layout.on_bad_value == OnBadValue::Null => values.push_null(),
             Some(Err(error)) => return Err(bad_value(column, None, &error)),
         }
+    }
+    Ok(values.finish())
+}
+
+/// Makes the maps of an open family, whose index in the layout is `map`, of columns of its cells.
+fn maps(batch: &RecordBatch, columns: &[usize], map: usize, layout: &RowLayout) -> SqlResult<ArrayRef> {
+    let (map, _) = &layout.maps[map];
+    let qualifiers = map.single_qualifiers(columns.len()).unwrap_or_default();
+    let columns = columns.iter().map(|column| bytes(batch, *column)).collect::<SqlResult<Vec<_>>>()?;
+    let (mut values, mut writer) =
+        (ColumnBuilder::with_capacity(SqlType::Jsonb, batch.num_rows()), MapWriter::default());
+    for row in 0..batch.num_rows() {
+        for (qualifier, column) in qualifiers.iter().zip(&columns) {
+            if column.is_valid(row) {
+                map.push(qualifier, column.value(row), (None, layout.on_bad_value), &mut writer)?;
+            }
+        }
+        values.push(&ValueRef::Text(writer.take().into()))?;
     }
     Ok(values.finish())
 }

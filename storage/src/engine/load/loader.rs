@@ -22,8 +22,12 @@ use crate::{
         manifest::SegmentMeta,
         segment::{DECODED_BYTES_TARGET, Segment},
     },
+    load,
 };
+use bytes::Bytes;
 use std::{
+    borrow::Cow,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -39,6 +43,8 @@ pub(super) struct Loader {
     /// The descriptor at the beginning of the load.
     pub(super) descriptor: Arc<Descriptor>,
     columns: Vec<Column>,
+    /// In the order of their names.
+    families: Vec<WholeFamily>,
     /// Stamp of the cells, in microseconds.
     stamp: i64,
     buffer: Buffer,
@@ -92,6 +98,68 @@ struct Column {
     head: Vec<u8>,
 }
 
+/// A family of which rows may have any cells.
+#[derive(Debug)]
+struct WholeFamily {
+    /// Its index among the values.
+    at: usize,
+    number: u32,
+    /// The columns that its cells lie between, by their index in the loader's: those of earlier families come before,
+    /// and its own are merged with its cells.
+    own: Range<usize>,
+    /// The qualifiers of its own columns.
+    qualifiers: Vec<Bytes>,
+}
+
+impl WholeFamily {
+    /// Adds the cells of a row, with those of the family's own columns: heads and values, in order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a cell of one of these columns, and for what is malformed.
+    fn put<'a>(&self, columns: &'a [Column], values: &[Option<&'a [u8]>], out: &mut Cells<'a>) -> Result<()> {
+        let mut own = columns[self.own.clone()].iter().zip(&self.qualifiers).peekable();
+        let put_own = |column: &'a Column, out: &mut Cells<'a>| {
+            out.extend(values[column.at].map(|value| (Cow::Borrowed(&column.head[..]), value)));
+        };
+        for (qualifier, value) in load::cells_of(values[self.at].unwrap_or_default())? {
+            while let Some((column, _)) = own.next_if(|(_, before)| before.as_ref() < qualifier) {
+                put_own(column, out);
+            }
+            if own.peek().is_some_and(|(_, next)| next.as_ref() == qualifier) {
+                return Err(Error::Invalid("a cell of a family is one of a column of its own, too".into()));
+            }
+            out.push((Cow::Owned(cells::column_head(self.number, qualifier)), value));
+        }
+        own.for_each(|(column, _)| put_own(column, out));
+        Ok(())
+    }
+}
+
+/// The cells of a row with these values; `None` if the load has no whole families, and they are those of its columns.
+fn cells_of_row<'a>(
+    columns: &'a [Column],
+    families: &[WholeFamily],
+    values: &[Option<&'a [u8]>],
+) -> Result<Option<Cells<'a>>> {
+    if families.is_empty() {
+        return Ok(None);
+    }
+    let (mut all, mut next) = (Vec::with_capacity(values.len()), 0);
+    let put = |columns: &'a [Column], all: &mut Cells<'a>| {
+        all.extend(columns.iter().filter_map(|column| Some((Cow::Borrowed(&column.head[..]), values[column.at]?))));
+    };
+    for family in families {
+        put(&columns[next..family.own.start], &mut all);
+        family.put(columns, values, &mut all)?;
+        next = family.own.end;
+    }
+    put(&columns[next..], &mut all);
+    Ok(Some(all))
+}
+
+/// The cells of a row: heads and values, in order.
+type Cells<'a> = Vec<(Cow<'a, [u8]>, &'a [u8])>;
+
 impl Loader {
     /// Begins a load of a table.
     pub(super) fn new(
@@ -105,12 +173,21 @@ impl Loader {
         let stamp = maintenance.shared.clock.stamp();
         let mut order: Vec<usize> = (0..columns.len()).collect();
         order.sort_by_key(|&at| (&columns[at].family, &columns[at].qualifier));
-        let column = |at: usize| {
-            let LoadColumn { family, qualifier } = &columns[at];
-            let number = descriptor.number_of(family).expect("the columns were checked");
-            Column { at, head: cells::column_head(number, qualifier) }
+        let number = |family| descriptor.number_of(family).expect("the columns were checked");
+        let single = order.iter().filter_map(|&at| Some((at, &columns[at].family, columns[at].qualifier.as_ref()?)));
+        let single: Vec<_> = single.collect();
+        let family = |&at: &usize| {
+            let LoadColumn { family, qualifier: None } = &columns[at] else { return None };
+            let own = single.partition_point(|one| one.1 < family)..single.partition_point(|one| one.1 <= family);
+            let qualifiers = single[own.clone()].iter().map(|(.., qualifier)| Bytes::clone(qualifier)).collect();
+            Some(WholeFamily { at, number: number(family), own, qualifiers })
         };
-        let columns = order.into_iter().map(column).collect();
+        let families = order.iter().filter_map(family).collect();
+        let column = |&(at, family, qualifier): &(usize, _, &Bytes)| Column {
+            at,
+            head: cells::column_head(number(family), qualifier),
+        };
+        let columns = single.iter().map(column).collect();
         let runs = Runs::new(Arc::clone(&maintenance.scratch), maintenance.options.granularity.load_runs_max);
         let output = Output::new(Arc::clone(&maintenance), name.clone(), Arc::clone(&descriptor), stamp);
         Self {
@@ -120,6 +197,7 @@ impl Loader {
             name,
             descriptor,
             columns,
+            families,
             stamp,
             buffer: Buffer::with_room(buffer_bytes),
             buffer_bytes,
@@ -141,7 +219,12 @@ impl Loader {
         for row in rows.iter() {
             values.clear();
             values.extend(row.values());
+            let all = cells_of_row(&self.columns, &self.families, &values)?;
             self.buffer.push(row.number(), row.key(), |out| {
+                if let Some(all) = &all {
+                    cells::put_row(out, self.stamp, all.iter().map(|(head, value)| (head.as_ref(), *value)));
+                    return;
+                }
                 let cells = self.columns.iter().filter_map(|column| Some((&column.head[..], values[column.at]?)));
                 cells::put_row(out, self.stamp, cells);
             })?;

@@ -8,7 +8,7 @@ use crate::{Error, KeyRange, Load, LoadColumn, NewRows, engine::LOCK, fs::Fs};
 use std::collections::BTreeSet;
 
 fn columns() -> Vec<LoadColumn> {
-    vec![LoadColumn { family: FamilyName::new("f").unwrap(), qualifier: Bytes::from_static(b"q") }]
+    vec![LoadColumn { family: FamilyName::new("f").unwrap(), qualifier: Some(Bytes::from_static(b"q")) }]
 }
 
 fn batch<'a>(rows: impl IntoIterator<Item = (u64, &'a str, &'a str)>) -> NewRows {
@@ -328,7 +328,7 @@ async fn columns_and_tables_that_cannot_be_loaded_are_refused() {
     let none = TableName::new("none").unwrap();
     assert_eq!(kind(engine.load(&none, &columns()).await), Err(ErrorKind::NotFound));
     let (f, g) = (FamilyName::new("f").unwrap(), FamilyName::new("g").unwrap());
-    let other = [LoadColumn { family: g.clone(), qualifier: Bytes::new() }];
+    let other = [LoadColumn { family: g.clone(), qualifier: Some(Bytes::new()) }];
     assert_eq!(kind(engine.load(&table(), &other).await), Err(ErrorKind::NotFound));
     let sum = Family { gc: GcRule::KeepAll, aggregate: Some(crate::Aggregate::Sum) };
     engine.modify_families(&table(), vec![crate::FamilyChange::Create(g, sum)]).await.unwrap();

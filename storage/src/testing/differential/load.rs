@@ -86,7 +86,7 @@ pub(super) async fn load(store: &dyn Store, rows: Vec<NewRow>, fresh: bool) -> R
 fn columns() -> Vec<LoadColumn> {
     let column = |(name, qualifier): (&str, &'static str)| LoadColumn {
         family: family(name),
-        qualifier: Bytes::from_static(qualifier.as_bytes()),
+        qualifier: Some(Bytes::from_static(qualifier.as_bytes())),
     };
     LOAD_COLUMNS.into_iter().map(column).collect()
 }

@@ -1,0 +1,317 @@
+//! `SET`: the expressions that give columns their new values, and what these do to a row.
+//!
+//! A column takes a whole value. The column of an open family may also be changed in part, which reads nothing of it:
+//!
+//! ```text
+//! props['a'] = '7'            one cell is written
+//! props || '{"a": 7}'         the cells of the object are written
+//! props - 'a'                 the cells of the key, or of the keys, are deleted
+//! anything else               a whole map: cells that it lacks are deleted, those that it has are written
+//! ```
+//!
+//! The first three may be nested, as in `(props || $1) - 'b'`; they are told by the syntax tree.
+
+use super::{
+    assign::assign,
+    messages, select,
+    target::{Place, Target, TargetColumn},
+};
+use crate::pg::{
+    error::{Result, SqlError, SqlState},
+    functions::{json::path, subscript_assignment::ELEMENT},
+    ident::fold,
+};
+use arrow::{array::RecordBatch, datatypes::DataType};
+use bytes::Bytes;
+use datafusion::{
+    scalar::ScalarValue,
+    sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident},
+};
+use keyspan_catalog::{Encoding, SqlType, Value, open_map};
+use keyspan_storage::{FamilyName, Mutation, store::delete_column};
+use std::collections::BTreeMap;
+
+/// An assignment of a statement.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    /// The position of the column in the target.
+    pub(crate) position: usize,
+    /// What its values are made of, in the SELECT beneath the statement.
+    pub(crate) items: Vec<Expr>,
+    change: Change,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// The one item is the value.
+    Value,
+    /// The items are those of the steps, which change the map in this order.
+    Map(Vec<Step>),
+}
+
+/// A change of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The new map, and the old one.
+    Replace,
+    /// A key, and its value.
+    Member,
+    /// A map whose members are written.
+    Merge,
+    /// A key, or an array of keys, whose cells are deleted.
+    Remove,
+}
+
+impl Step {
+    /// The types of its items.
+    fn kinds(self) -> &'static [SqlType] {
+        match self {
+            Self::Replace => &[SqlType::Jsonb, SqlType::Jsonb],
+            Self::Member => &[SqlType::Text, SqlType::Jsonb],
+            Self::Merge => &[SqlType::Jsonb],
+            Self::Remove => &[SqlType::Text],
+        }
+    }
+}
+
+impl Assignment {
+    /// The assignment of an expression to the column at a position. `called` is the name by which the statement calls
+    /// the target.
+    ///
+    /// # Errors
+    /// None that a statement can cause.
+    pub(crate) fn of(target: &Target, called: &Ident, position: usize, value: Expr) -> Result<Self> {
+        let column = &target.columns[position];
+        if !column.is_open() {
+            return Ok(Self { position, items: vec![value], change: Change::Value });
+        }
+        let (mut items, mut steps) = (Vec::new(), Vec::new());
+        if !take_steps(&value, (called, &column.name), &mut items, &mut steps) {
+            items = vec![value, select::column(called, &column.name)];
+            steps = vec![Step::Replace];
+        }
+        let kinds = steps.iter().flat_map(|step| step.kinds());
+        for (item, kind) in items.iter_mut().zip(kinds) {
+            // A parameter takes its type from here: Arrow has no type for jsonb.
+            if *kind == SqlType::Jsonb && select::parameter(item).is_some() {
+                *item = select::cast(item.clone(), *kind)?;
+            }
+        }
+        Ok(Self { position, items, change: Change::Map(steps) })
+    }
+
+    /// Gives the parameters that are assigned as they are their types.
+    pub(crate) fn hint(&self, hints: &mut Vec<Option<DataType>>, target: &Target) {
+        match &self.change {
+            Change::Value => select::hint(hints, &self.items[0], target.columns[self.position].kind),
+            Change::Map(steps) => {
+                let kinds = steps.iter().flat_map(|step| step.kinds());
+                self.items.iter().zip(kinds).for_each(|(item, kind)| select::hint(hints, item, *kind));
+            }
+        }
+    }
+
+    /// The number of items.
+    pub(crate) fn width(&self) -> usize {
+        match &self.change {
+            Change::Value => 1,
+            Change::Map(steps) => steps.iter().map(|step| step.kinds().len()).sum(),
+        }
+    }
+
+    /// Adds the mutations of a row whose items begin at a column of the batch; whether the new value is a message that
+    /// keeps what its descriptor does not know ([`messages`]). With `after`, the row's values as they
+    /// were, which get the new one; without, a NULL in a column that has none is refused.
+    ///
+    /// # Errors
+    /// Those of assignment; 23502; 22023, 22004 and 54000 for what an open family does not take.
+    pub(crate) fn apply(
+        &self,
+        target: &Target,
+        (batch, from, row): (&RecordBatch, usize, usize),
+        after: Option<&mut Vec<Value>>,
+        mutations: &mut Vec<Mutation>,
+    ) -> Result<bool> {
+        let column = &target.columns[self.position];
+        let (Change::Map(steps), Place::Open { family, encoding, .. }) = (&self.change, &column.place) else {
+            let value = assign(batch.column(from), row, column)?;
+            if after.is_none() {
+                target.check_null(column, &value)?;
+            }
+            column.set(&value, mutations)?;
+            let keeps_unknown = messages::keeps_unknown(column, &value);
+            if let Some(after) = after {
+                after[self.position] = value;
+            }
+            return Ok(keeps_unknown);
+        };
+        let changes = MapChanges::of(column, steps, (batch, from, row))?;
+        if let Some(after) = after {
+            after[self.position] = changes.applied(&after[self.position], encoding)?;
+        }
+        changes.push(family, mutations);
+        Ok(false)
+    }
+}
+
+/// Takes an expression apart into steps from the old map; false if it is none of the forms that change it in part.
+fn take_steps(expr: &Expr, of: (&Ident, &str), items: &mut Vec<Expr>, steps: &mut Vec<Step>) -> bool {
+    match expr {
+        Expr::Nested(inner) => take_steps(inner, of, items, steps),
+        Expr::Identifier(name) => fold(name) == of.1,
+        Expr::CompoundIdentifier(parts) => {
+            matches!(parts.as_slice(), [table, name] if fold(table) == fold(of.0) && fold(name) == of.1)
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
+            take_steps(left, of, items, steps) && {
+                items.push(right.as_ref().clone());
+                steps.push(Step::Merge);
+                true
+            }
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Minus, right } => {
+            take_steps(left, of, items, steps) && {
+                items.push(right.as_ref().clone());
+                steps.push(Step::Remove);
+                true
+            }
+        }
+        Expr::Function(function) if function.name.to_string() == ELEMENT => {
+            let Some([old, key, value]) = arguments(function) else { return false };
+            take_steps(old, of, items, steps) && {
+                items.extend([key.clone(), value.clone()]);
+                steps.push(Step::Member);
+                true
+            }
+        }
+        _ => false,
+    }
+}
+
+fn arguments(function: &ast::Function) -> Option<[&Expr; 3]> {
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let all = list.args.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    all.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// What becomes of cells of an open family, by qualifier: a value, or none.
+struct MapChanges(BTreeMap<Bytes, Option<Bytes>>);
+
+impl MapChanges {
+    fn of(column: &TargetColumn, steps: &[Step], (batch, from, row): (&RecordBatch, usize, usize)) -> Result<Self> {
+        let (mut changes, mut at) = (BTreeMap::new(), from);
+        for step in steps {
+            match step {
+                Step::Replace => {
+                    let old = assign(batch.column(at + 1), row, column)?;
+                    let keys = column.members(&old)?;
+                    changes.extend(keys.keys().filter_map(|key| Some((open_map::qualifier_of(key)?, None))));
+                    changes.extend(column.cells(&assign(batch.column(at), row, column)?)?.map_values());
+                }
+                Step::Merge => {
+                    let map = assign(batch.column(at), row, column)?;
+                    if map == Value::Null {
+                        return Err(null_operand("||", &column.name));
+                    }
+                    changes.extend(column.cells(&map)?.map_values());
+                }
+                Step::Member => {
+                    let key = text(batch, at, row)?.ok_or_else(|| {
+                        let message = "jsonb subscript in assignment must not be null";
+                        SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)
+                    })?;
+                    let value = match assign(batch.column(at + 1), row, column)? {
+                        Value::Text(json) => json,
+                        // As PostgreSQL assigns NULL to a part of jsonb.
+                        _ => "null".to_owned(),
+                    };
+                    let value = serde_json::from_str(&value).map_err(|error| SqlError::syntax(error.to_string()))?;
+                    let (qualifier, value) = column.cell(&key, &value)?;
+                    changes.insert(qualifier, Some(value));
+                }
+                Step::Remove => {
+                    for key in keys(batch, at, row, &column.name)? {
+                        let Some(qualifier) = open_map::qualifier_of(&key) else { continue };
+                        if column.hides(&qualifier).is_none() {
+                            changes.insert(qualifier, None);
+                        }
+                    }
+                }
+            }
+            at += step.kinds().len();
+        }
+        Ok(Self(changes))
+    }
+
+    /// The map after the changes.
+    fn applied(&self, old: &Value, encoding: &Encoding) -> Result<Value> {
+        let mut members = match old {
+            Value::Text(map) => open_map::members(map)?,
+            _ => serde_json::Map::new(),
+        };
+        for (qualifier, value) in &self.0 {
+            let key = open_map::key_of(qualifier);
+            match value {
+                None => drop(members.remove(key.as_ref())),
+                Some(value) => {
+                    let json = open_map::decode(value, encoding)?;
+                    let json = serde_json::from_str(&json).map_err(|error| SqlError::syntax(error.to_string()))?;
+                    members.insert(key.into_owned(), json);
+                }
+            }
+        }
+        Ok(Value::parse(&serde_json::Value::Object(members).to_string(), SqlType::Jsonb)?)
+    }
+
+    fn push(self, family: &FamilyName, mutations: &mut Vec<Mutation>) {
+        mutations.extend(self.0.into_iter().map(|(qualifier, value)| match value {
+            None => delete_column(family.clone(), qualifier),
+            Some(value) => Mutation::SetCell { family: family.clone(), qualifier, timestamp: None, value },
+        }));
+    }
+}
+
+/// Cells of an open family: qualifiers and values.
+pub(crate) struct Cells(pub(crate) Vec<(Bytes, Bytes)>);
+
+impl Cells {
+    fn map_values(self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
+        self.0.into_iter().map(|(qualifier, value)| (qualifier, Some(value)))
+    }
+}
+
+/// The text of a column of a batch.
+fn text(batch: &RecordBatch, at: usize, row: usize) -> Result<Option<String>> {
+    let scalar = ScalarValue::try_from_array(batch.column(at), row)?;
+    if scalar.data_type().is_integer() {
+        // As PostgreSQL subscripts an object: the number is the key's text.
+        return Ok((!scalar.is_null()).then(|| scalar.to_string()));
+    }
+    Ok(scalar.try_as_str().flatten().map(str::to_owned))
+}
+
+/// The keys that are removed: one, or those of an array.
+fn keys(batch: &RecordBatch, at: usize, row: usize, column: &str) -> Result<Vec<String>> {
+    let scalar = ScalarValue::try_from_array(batch.column(at), row)?;
+    if scalar.is_null() {
+        return Err(null_operand("-", column));
+    }
+    if scalar.data_type().is_integer() {
+        let message = "cannot delete from object using integer index";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    match scalar.try_as_str().flatten() {
+        Some(key) => Ok(vec![key.to_owned()]),
+        None => Ok(path(&scalar)?),
+    }
+}
+
+/// 22004 for `NULL` beside an operator, where PostgreSQL would make the whole map NULL: all cells would be lost.
+fn null_operand(operator: &str, column: &str) -> SqlError {
+    let message = format!("the operand of {operator} for open family \"{column}\" must not be null");
+    SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)
+        .with_hint(format!("SET {column} = NULL deletes all of its columns; coalesce(…, '{{}}') changes nothing."))
+}
