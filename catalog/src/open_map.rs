@@ -279,7 +279,7 @@ mod tests {
     fn values_by_encoding() {
         check("7", Encoding::Json, b"7", "7");
         check("\"7\"", Encoding::Json, b"\"7\"", "\"7\"");
-        check("1.50e1", Encoding::Json, b"15.0", "15.0");
+        check("15.00", Encoding::Json, b"15.00", "15.00");
         check(
             "{\"b\": [1,true], \"a\":null}",
             Encoding::Json,
