@@ -173,9 +173,9 @@ async fn a_dropped_tenant_is_gone_and_the_other_stays() {
         &mut operator,
         "EXPLAIN DROP DATABASE alto",
         expect![[r#"
-        Drop Database alto (dry run: nothing is changed)
-          t: 2 rows, 78 bytes
-        Total: 1 tables, 2 rows, 78 bytes"#]],
+            Drop Database alto (dry run: nothing is changed)
+              t: 2 rows, 2 cells, 78 bytes
+            Total: 1 tables, 2 rows, 2 cells, 78 bytes"#]],
     )
     .await;
     world.drop_tenant("alto").await;

@@ -147,7 +147,7 @@ async fn what_the_documents_show_in_sql_runs() -> Result<()> {
     let (harness, operator) = define().await?;
     let sql = blocks(&document("sql.md")?, "sql");
     assert!(sql.len() > 4, "{sql:?}");
-    // The table that the examples speak of, for those after the part that drops it.
+    // The table that the examples speak of, for those before the one that makes it.
     let table = sql.iter().find(|(_, block)| block.starts_with("CREATE TABLE")).context("the table")?;
     let table = table.1.split("\n\n").next().context("its definition")?;
     let tenant = async || connect(&harness.config("a", PASSWORD, "a")).await;

@@ -32,6 +32,7 @@ async fn an_operator_comments_and_tenants_read() {
          SELECT col_description('t'::regclass, 3), col_description('t'::regclass, 4); COMMENT ON TABLE t IS 'mine'",
         expect![[r#"
             0|counts
+            0|standard public schema
             3|how many
             the first
             how many|∅

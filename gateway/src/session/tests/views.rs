@@ -36,9 +36,9 @@ async fn a_view_is_its_tenants_alone() {
         "EXPLAIN DROP DATABASE alto; DROP DATABASE alto; CREATE DATABASE alto",
         expect![[r#"
             Drop Database alto (dry run: nothing is changed)
-              t: 1 rows, 39 bytes
+              t: 1 rows, 1 cells, 39 bytes
               v: a view
-            Total: 1 tables, 1 rows, 39 bytes
+            Total: 1 tables, 1 rows, 1 cells, 39 bytes
             DROP DATABASE
             CREATE DATABASE"#]],
     )

@@ -202,7 +202,7 @@ async fn a_column_that_comes_again_shows_nothing_old() -> Result<()> {
         x | NULL
         y | NULL
         a> SELECT count(*) FROM cells('t')
-        3
+        0
     "#]])
     .await
 }
