@@ -476,7 +476,7 @@ fn find(name: &str) -> Result<Found> {
             && letters.all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '$'))
     };
     match lower.split_once('.') {
-        Some((ours, _)) if matches!(ours, "keyspan" | "datafusion") => Err(unknown(name)),
+        Some(("keyspan" | "datafusion", _)) => Err(unknown(name)),
         Some(_) if lower.len() <= NAME_BYTES_MAX && lower.split('.').all(is_word) => Ok(Found::Custom(lower)),
         Some(_) => {
             let message = format!("invalid configuration parameter name \"{name}\"");

@@ -59,7 +59,7 @@ impl Alteration {
             let added = after.column(name);
             added.is_some_and(|added| before.columns.iter().all(|old| old.id != added.id))
         };
-        let own: Vec<_> = actions.iter().flat_map(|action| action.own_sequences(&is_new)).collect();
+        let own: Vec<_> = actions.iter().flat_map(|action| action.own_sequences(is_new)).collect();
         let (after, sequences) = with_sequences(after, &own, snapshot.next_oid.max(FIRST_OID), snapshot, Some(tenant))?;
         // A column takes its own sequence along.
         let kept = |column: u16| after.columns.iter().any(|other| other.id == column);

@@ -252,9 +252,9 @@ impl RowBuilder {
         if self.newest.is_empty() {
             self.newest = newest_values(&layout);
         }
-        for at in 0..self.newest.len() {
-            if let NewestValue::Cell(cell) = self.newest[at] {
-                self.push_value_of(cell, key, values[at])?;
+        for (at, value) in values.iter().enumerate() {
+            if let Some(NewestValue::Cell(cell)) = self.newest.get(at) {
+                self.push_value_of(*cell, key, *value)?;
             }
         }
         for (index, (map, column)) in layout.maps.iter().enumerate() {
