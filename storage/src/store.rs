@@ -113,7 +113,7 @@ pub enum FamilyChange {
     Drop(FamilyName),
     /// The columns of a family that are erased: [`TableSchema::erased`]. Their cells are gone from every read at once.
     SetErased(FamilyName, BTreeSet<Vec<u8>>),
-    /// Keeps history for this number of microseconds, or drops it: see [`History`](crate::History).
+    /// Keeps history for this number of microseconds, or drops it: see [`History`].
     SetHistory(Option<i64>),
 }
 
