@@ -7,9 +7,9 @@
 //!   commit as the change
 //! ```
 //!
-//! An [`Erasure`] is a certificate, and until it is done also the order: it has the [`Target`]. A target may be a prefix
-//! of row keys, which is itself data that must go. So the target is cleared before the last purge, which also covers the
-//! catalog's own rows.
+//! An [`Erasure`] is a certificate, and until it is done also the order: it has the [`Target`]. A target may be a
+//! prefix of row keys, which is itself data that must go. So the target is cleared before the last purge, which also
+//! covers the catalog's own rows.
 //!
 //! Erasures of a tenant's rows are among its [private relations](crate::Private), and go with the tenant; those of
 //! shared tables are the operator's.

@@ -21,8 +21,8 @@
 //!
 //! [`Encoding::Text`] is the text that PostgreSQL prints. [`Encoding::Json`]: numbers and booleans as in JSON, json as
 //! itself, everything else (NaN and the infinities too) as a JSON string of the text that PostgreSQL prints; arrays as
-//! arrays of these, with json as a string. [`Encoding::Protobuf`]: a jsonb as [`proto`](crate::proto) maps it; bytes are
-//! taken for a message as they are.
+//! arrays of these, with json as a string. [`Encoding::Protobuf`]: a jsonb as [`proto`](crate::proto) maps it; bytes
+//! are taken for a message as they are.
 
 #[cfg(test)]
 mod tests;

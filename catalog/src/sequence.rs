@@ -106,8 +106,8 @@ impl Sequence {
         Ok(Self { id, name, kind, start, increment, min, max, cycle, owner: None })
     }
 
-    /// The name that PostgreSQL chooses for the sequence of a column, `table_column_seq`: cut to the length of a name, the
-    /// longer of both names first.
+    /// The name that PostgreSQL chooses for the sequence of a column, `table_column_seq`: cut to the length of a name,
+    /// the longer of both names first.
     pub fn name_for_column(table: &str, column: &str) -> String {
         let (mut table, mut column) = (table.to_owned(), column.to_owned());
         while table.len() + column.len() + "__seq".len() > NAME_BYTES_MAX {

@@ -73,8 +73,8 @@ impl Sequences {
         Ok(numbers.first)
     }
 
-    /// The last number that was given, and whether one was: what a sequence shows when it is read as a table. Numbers of
-    /// a block that are left count as not given.
+    /// The last number that was given, and whether one was: what a sequence shows when it is read as a table. Numbers
+    /// of a block that are left count as not given.
     ///
     /// # Errors
     /// The store's.

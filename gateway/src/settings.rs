@@ -1,7 +1,8 @@
 //! Settings: which there are, what values they take, and which of them are reported to the client.
 //!
-//! Ours, and those of PostgreSQL that mean something here, are [`KNOWN`]; all others of PostgreSQL's are kept and change
-//! nothing ([`postgres`]); a name with a point (`app.user`) is whatever a client keeps there. Names are in lower case.
+//! Ours, and those of PostgreSQL that mean something here, are [`KNOWN`]; all others of PostgreSQL's are kept and
+//! change nothing ([`postgres`]); a name with a point (`app.user`) is whatever a client keeps there. Names are in lower
+//! case.
 
 pub(crate) mod pending;
 pub(crate) mod postgres;
@@ -298,8 +299,8 @@ impl Settings {
     /// Sets a setting; `None` resets it.
     ///
     /// # Errors
-    /// 42704 for an unknown one, 55P02 for a read-only one, 42501 for one that only operators set, 22023 for a value that
-    /// it cannot have, 54000 for more than [`CUSTOM_MAX`] of the client's own.
+    /// 42704 for an unknown one, 55P02 for a read-only one, 42501 for one that only operators set, 22023 for a value
+    /// that it cannot have, 54000 for more than [`CUSTOM_MAX`] of the client's own.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let found = find(name)?;
         let role = self.value("session_authorization");

@@ -17,8 +17,8 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Microseconds since 1970-01-01 UTC.
     fn now_micros(&self) -> i64;
 
-    /// Microseconds since some moment, by a clock that no one sets; it may stand still while the machine sleeps. A clock
-    /// that has no other gives the wall time: it is trusted whatever it says.
+    /// Microseconds since some moment, by a clock that no one sets; it may stand still while the machine sleeps. A
+    /// clock that has no other gives the wall time: it is trusted whatever it says.
     fn elapsed_micros(&self) -> i64 {
         self.now_micros()
     }
@@ -139,8 +139,8 @@ impl Clock for WrongClock {
 /// How far the wall clock may run ahead of the time that has passed by [`Clock::elapsed_micros`] while the store is
 /// open, in microseconds: an hour. Time services correct seconds, not hours.
 pub const CLOCK_JUMP_MAX_MICROS: i64 = 3_600_000_000;
-/// How far the wall clock may be ahead of the last stamp when a store is opened, in microseconds: 30 days. Nothing tells
-/// how long a store was closed, so this is as long as servers are usually off.
+/// How far the wall clock may be ahead of the last stamp when a store is opened, in microseconds: 30 days. Nothing
+/// tells how long a store was closed, so this is as long as servers are usually off.
 pub const CLOCK_GAP_MAX_MICROS: i64 = 30 * 86_400_000_000;
 
 /// Stamps commits: the wall time, but at least a microsecond later than every earlier stamp.
@@ -152,12 +152,12 @@ pub const CLOCK_GAP_MAX_MICROS: i64 = 30 * 86_400_000_000;
 ///
 /// A stamp moves this clock for good, and rules by age judge by it. So a wall clock that is years ahead for a moment
 /// would condemn every row with an age, for ever. The clock therefore compares the wall time with a *reckoning*: the
-/// last wall time that it trusted, plus what has passed since by a clock that no one sets and what the machine slept. A wall time beyond the
-/// reckoning by more than [`CLOCK_JUMP_MAX_MICROS`] is *held*: stamps and rules go on by the reckoning, until the wall
-/// time is within the bound again, or [`confirm`](Self::confirm) says that it is right.
+/// last wall time that it trusted, plus what has passed since by a clock that no one sets and what the machine slept. A
+/// wall time beyond the reckoning by more than [`CLOCK_JUMP_MAX_MICROS`] is *held*: stamps and rules go on by the
+/// reckoning, until the wall time is within the bound again, or [`confirm`](Self::confirm) says that it is right.
 ///
-/// A store that is opened has no reckoning, but its last stamp. A gap of up to [`CLOCK_GAP_MAX_MICROS`] is taken for the
-/// time that the store was closed; a longer one is held. A new store has no stamp, and takes any wall time. A wall
+/// A store that is opened has no reckoning, but its last stamp. A gap of up to [`CLOCK_GAP_MAX_MICROS`] is taken for
+/// the time that the store was closed; a longer one is held. A new store has no stamp, and takes any wall time. A wall
 /// clock that is behind is waited for, as before: stamps stand still but for their microsecond.
 ///
 /// Why not wait for a while and then trust: a machine whose clock is wrong may stay so for longer than any pause, and

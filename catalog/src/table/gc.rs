@@ -6,8 +6,8 @@
 //! term  = ( rule )  |  versions > number  |  age > age  |  none
 //! ```
 //!
-//! Versions are counted from the newest: `versions > 3` forgets what has three newer versions. [`display`] writes a rule
-//! so that [`parse`] reads it.
+//! Versions are counted from the newest: `versions > 3` forgets what has three newer versions. [`display`] writes a
+//! rule so that [`parse`] reads it.
 
 use super::options::age;
 use crate::{Error, ErrorKind, Result};
@@ -19,7 +19,8 @@ const RULE_BYTES_MAX: usize = 4 << 10;
 /// Parses the rule of a family.
 ///
 /// # Errors
-/// [`InvalidOption`](ErrorKind::InvalidOption) with the place in the text, for what is no rule, and for one that is nonsense.
+/// [`InvalidOption`](ErrorKind::InvalidOption) with the place in the text, for what is no rule, and for one that is
+/// nonsense.
 pub(super) fn parse(option: &str, text: &str) -> Result<GcRule> {
     if text.trim().eq_ignore_ascii_case("none") {
         return Ok(GcRule::KeepAll);

@@ -44,8 +44,8 @@ pub struct ImportOptions {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Take the place of a descriptor of this name. Fields and enum values may be added; other changes need that no column
-    /// uses them.
+    /// Take the place of a descriptor of this name. Fields and enum values may be added; other changes need that no
+    /// column uses them.
     #[arg(long)]
     replace: bool,
 

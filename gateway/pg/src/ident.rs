@@ -29,8 +29,8 @@ pub fn quoted(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
-/// A name as SQL text, in quotes only if it needs them, as PostgreSQL's `quote_ident` writes it: keywords get them unless
-/// they are names everywhere. For a syntax tree see [`quoted`].
+/// A name as SQL text, in quotes only if it needs them, as PostgreSQL's `quote_ident` writes it: keywords get them
+/// unless they are names everywhere. For a syntax tree see [`quoted`].
 pub fn quote_ident(name: &str) -> String {
     let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit());

@@ -1,8 +1,8 @@
 //! The version of PostgreSQL that the server reports to clients.
 //!
-//! It is the version whose answers are given and recorded (`docs/sql.md`, "Which PostgreSQL"). Tools choose their queries
-//! of the system relations by it, and `pg_dump` refuses a server of a later major version than its own. The system
-//! relations have the columns of PostgreSQL 16, too.
+//! It is the version whose answers are given and recorded (`docs/sql.md`, "Which PostgreSQL"). Tools choose their
+//! queries of the system relations by it, and `pg_dump` refuses a server of a later major version than its own. The
+//! system relations have the columns of PostgreSQL 16, too.
 
 macro_rules! number {
     () => {

@@ -172,8 +172,8 @@ fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &m
     Ok(())
 }
 
-/// Whether `FAMILY name (` comes next, with a name or the end behind it, or `FAMILY name OPEN`: a column called `family`
-/// has a type there, whose arguments are numbers.
+/// Whether `FAMILY name (` comes next, with a name or the end behind it, or `FAMILY name OPEN`: a column called
+/// `family` has a type there, whose arguments are numbers.
 fn is_family(tokens: &TokenReader<'_>) -> bool {
     let lists = tokens.peek_nth(2) == Some(&Token::LParen)
         && matches!(tokens.peek_nth(3), Some(Token::Word(_) | Token::RParen));

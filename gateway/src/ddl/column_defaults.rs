@@ -151,7 +151,8 @@ impl ColumnClauses {
     }
 }
 
-/// A condition as SQL, without brackets around all of it: dumps write `CHECK ((a > 0))`, and would add a pair each time.
+/// A condition as SQL, without brackets around all of it: dumps write `CHECK ((a > 0))`, and would add a pair each
+/// time.
 pub(super) fn condition_text(condition: &Expr) -> String {
     match condition {
         Expr::Nested(inner) => condition_text(inner),

@@ -1,5 +1,5 @@
-//! `CREATE PROTO DESCRIPTOR`, `DROP PROTO DESCRIPTOR`: the operator's, which columns of all tables may use, and a tenant's
-//! own, for its private tables. Then the message that a column is declared with.
+//! `CREATE PROTO DESCRIPTOR`, `DROP PROTO DESCRIPTOR`: the operator's, which columns of all tables may use, and a
+//! tenant's own, for its private tables. Then the message that a column is declared with.
 
 use super::{
     private::{change, tenant},

@@ -1,8 +1,8 @@
 //! Protobuf messages that are updated: what their descriptor does not know is kept.
 //!
-//! A statement gives such a column a jsonb, which has the fields that the descriptor knows. The message that is stored may
-//! have others, of a newer descriptor. They are read, for the rows that are updated, and go into the new bytes. A message
-//! that is given as bytes is whole, and takes the place of what is there.
+//! A statement gives such a column a jsonb, which has the fields that the descriptor knows. The message that is stored
+//! may have others, of a newer descriptor. They are read, for the rows that are updated, and go into the new bytes. A
+//! message that is given as bytes is whole, and takes the place of what is there.
 
 use super::{
     insert::LOOKUP_ROWS,

@@ -1,8 +1,8 @@
 //! `DELETE … ERASE`: the rows of whole key prefixes, with their history, and a certificate of it.
 //!
-//! The plan of the DELETE says which ranges of keys it reads. They are deleted as ranges, so that rows whose keys do not
-//! conform go too, and so does what history keeps of rows that are gone by now. The certificate says how much there was,
-//! and is part of the same commit.
+//! The plan of the DELETE says which ranges of keys it reads. They are deleted as ranges, so that rows whose keys do
+//! not conform go too, and so does what history keeps of rows that are gone by now. The certificate says how much there
+//! was, and is part of the same commit.
 
 use crate::{
     dml::{ATTEMPTS_MAX, bound_write::BoundWrite},

@@ -1,8 +1,8 @@
 //! `LOCK … IN ACCESS SHARE MODE`: in PostgreSQL it keeps others from changing a relation's definition.
 //!
-//! A REPEATABLE READ transaction reads one snapshot and one pin, so it sees the relations as they are whatever others do
-//! meanwhile, and there is nothing to lock. In READ COMMITTED the next statement would see a change, so LOCK is refused
-//! there rather than promise what does not hold.
+//! A REPEATABLE READ transaction reads one snapshot and one pin, so it sees the relations as they are whatever others
+//! do meanwhile, and there is nothing to lock. In READ COMMITTED the next statement would see a change, so LOCK is
+//! refused there rather than promise what does not hold.
 
 use crate::{
     pg::{

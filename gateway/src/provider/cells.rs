@@ -1,9 +1,9 @@
 //! `cells('t')`: every cell of a table, all versions.
 //!
 //! Columns: the key's (NULL if the key does not conform), `_key`, `family`, `qualifier`, `timestamp`, `value` and
-//! `bytes`. A key column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads as
-//! `\x` and hexadecimal digits. `value` is the text of the bytes ([`Decoders`]). Predicates on `family`, `qualifier` and
-//! `timestamp` are pushed down to the store too. The hidden family of markers is left out.
+//! `bytes`. A key column with one of these names is left out; `_key` contains it. A qualifier that is not UTF-8 reads
+//! as `\x` and hexadecimal digits. `value` is the text of the bytes ([`Decoders`]). Predicates on `family`, `qualifier`
+//! and `timestamp` are pushed down to the store too. The hidden family of markers is left out.
 
 use super::{
     decode::{self, BatchBuilder, BatchSize, ColumnBuilder, Layout},
@@ -205,8 +205,8 @@ impl Decoders {
         Self { aggregates: table.families.iter().filter_map(aggregate).collect(), declared }
     }
 
-    /// A cell's value as the text of its column's type; of a column that no one declared, the bytes as UTF-8. `None` for
-    /// bytes that are neither: no text of PostgreSQL has the character of number 0.
+    /// A cell's value as the text of its column's type; of a column that no one declared, the bytes as UTF-8. `None`
+    /// for bytes that are neither: no text of PostgreSQL has the character of number 0.
     pub(super) fn text(&self, cell: &Cell) -> Option<String> {
         if let Some(aggregate) = self.aggregates.get(&cell.family) {
             return aggregate::value(*aggregate, &cell.value).ok().map(|value| value.to_string());

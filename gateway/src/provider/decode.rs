@@ -227,8 +227,8 @@ impl RowBuilder {
         Self { layout: Arc::clone(layout), columns, checked, map, newest: Vec::new(), size }
     }
 
-    /// Appends a row, given the newest values of the layout's columns of cells and of the single qualifiers of its maps,
-    /// in the order of families and qualifiers.
+    /// Appends a row, given the newest values of the layout's columns of cells and of the single qualifiers of its
+    /// maps, in the order of families and qualifiers.
     ///
     /// # Errors
     /// As [`push`](BatchBuilder::push).

@@ -1,9 +1,9 @@
 //! `raw('t')`: the rows of a table as they are stored.
 //!
 //! Columns: the key's (NULL if the key does not conform), `_key`, and for each family a map from qualifier to the
-//! newest cell: its `value` as text (as [`cells`](super::cells) has it), its `bytes`, and its `timestamp`. A family keeps
-//! its name; a key column with the same name is left out. The hidden family of markers is left out, but a row that has
-//! no other cells is in the result.
+//! newest cell: its `value` as text (as [`cells`](super::cells) has it), its `bytes`, and its `timestamp`. A family
+//! keeps its name; a key column with the same name is left out. The hidden family of markers is left out, but a row
+//! that has no other cells is in the result.
 
 use super::{
     cells::{BYTES, Decoders, KeyReader, TIMESTAMP, VALUE, all_families, key_fields, qualifier_text},

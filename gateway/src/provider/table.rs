@@ -485,7 +485,8 @@ fn unqualified(filter: &Expr) -> Expr {
 }
 
 /// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at
-/// most once, under any names; and the columns of the store to read for it. `wanted` says what is read of open families.
+/// most once, under any names; and the columns of the store to read for it. `wanted` says what is read of open
+/// families.
 pub fn row_layout(
     table: &Arc<Table>,
     operator: bool,

@@ -1,9 +1,9 @@
 //! `cell_time(v)`: when the newest cell of a column was written.
 //!
-//! The planner takes it for a function of the column's value. [`CellTimes`] makes a column of it, before DataFusion's own
-//! rules see the plan: the scan of the table gives timestamps beside its columns
-//! ([`with_timestamps`](KeyspanTable::with_timestamps)), and all nodes between the two hand them on. What the nodes above
-//! see keeps its columns.
+//! The planner takes it for a function of the column's value. [`CellTimes`] makes a column of it, before DataFusion's
+//! own rules see the plan: the scan of the table gives timestamps beside its columns
+//! ([`with_timestamps`](KeyspanTable::with_timestamps)), and all nodes between the two hand them on. What the nodes
+//! above see keeps its columns.
 
 use super::plan_cache::table_of;
 use crate::{

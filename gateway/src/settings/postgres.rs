@@ -1,8 +1,8 @@
 //! The configuration parameters of PostgreSQL that mean nothing here: a session may set and show them, as tools do, and
 //! nothing changes by it.
 //!
-//! `postgres.txt` has their names, types, bounds and values at start, from `pg_settings` of PostgreSQL 15.18. Values are
-//! kept as PostgreSQL's SHOW prints them. One that would change an answer can only be what it is ([`ONLY`]).
+//! `postgres.txt` has their names, types, bounds and values at start, from `pg_settings` of PostgreSQL 15.18. Values
+//! are kept as PostgreSQL's SHOW prints them. One that would change an answer can only be what it is ([`ONLY`]).
 
 use super::{TEXT_BYTES_MAX, on_off, read_bool, unknown};
 use crate::pg::error::{Result, SqlError, SqlState};
@@ -97,8 +97,8 @@ impl Parameter {
     /// A value in its normal form.
     ///
     /// # Errors
-    /// 55P02 where PostgreSQL takes none from a session; 42501 for what only an operator sets; 22023; 0A000 for one that
-    /// would change an answer.
+    /// 55P02 where PostgreSQL takes none from a session; 42501 for what only an operator sets; 22023; 0A000 for one
+    /// that would change an answer.
     pub(super) fn value(&self, value: &str, operator: bool) -> Result<String> {
         self.check_context(operator)?;
         let normal = self.normal(value)?;

@@ -390,9 +390,9 @@ pub(crate) fn modify_families(
     Ok(())
 }
 
-/// The table with other families. Removes cells of dropped families and erased columns, and cells that the rules have condemned until now:
-/// a looser rule must not bring them back. In the active memtable they are removed here; for older data the rule is
-/// kept as a past rule.
+/// The table with other families. Removes cells of dropped families and erased columns, and cells that the rules have
+/// condemned until now: a looser rule must not bring them back. In the active memtable they are removed here; for older
+/// data the rule is kept as a past rule.
 fn with_descriptor(table: &Table, descriptor: Descriptor, now_micros: i64) -> Table {
     let old = &table.descriptor;
     let keeps = |name: &FamilyName| descriptor.number_of(name) == old.number_of(name);

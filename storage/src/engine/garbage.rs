@@ -1,8 +1,9 @@
 //! Which cells a compaction removes from rows, and when that is worth it. Pure.
 //!
-//! A cell is garbage if its family was dropped, if its column is erased, if a *past rule* had condemned it before the rule was replaced (this
-//! concerns segments of earlier stamps), or if its family's rule condemns it. The rules are applied in the order in
-//! which they were in force, as [`row::live`] does: a cell that one rule removes does not count for the next.
+//! A cell is garbage if its family was dropped, if its column is erased, if a *past rule* had condemned it before the
+//! rule was replaced (this concerns segments of earlier stamps), or if its family's rule condemns it. The rules are
+//! applied in the order in which they were in force, as [`row::live`] does: a cell that one rule removes does not count
+//! for the next.
 //!
 //! Most rows lose nothing. That is decided without removing cells: if no rule condemns a cell of the row as it is, none
 //! does after the others either.

@@ -40,8 +40,8 @@ pub struct Family {
 /// [`keep_micros`](Self::keep_micros) are dropped.
 ///
 /// History begins when it is switched on. It begins anew with every change of a family's rule, every drop of a family
-/// and every erasure of a column: cells that such a change removes are removed from history too. A deletion of a range is a purge and removes
-/// history too, and so does the drop of a table.
+/// and every erasure of a column: cells that such a change removes are removed from history too. A deletion of a range
+/// is a purge and removes history too, and so does the drop of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// How long, in microseconds; at least [`HISTORY_MICROS_MIN`](limits::HISTORY_MICROS_MIN).

@@ -1,7 +1,7 @@
 //! What `pg_dump` asks and what a dump says, without the program: `tests/clients/dump` runs it where it is installed.
 //!
-//! `dump/asked_15.sql` and `dump/asked_16.sql` are the statements of `pg_dump` 15.18 and 16.2, recorded as they asked this
-//! server about the tables of [`MADE`]; the OIDs are left to the test. [`RESTORED`] has the statements of dumps.
+//! `dump/asked_15.sql` and `dump/asked_16.sql` are the statements of `pg_dump` 15.18 and 16.2, recorded as they asked
+//! this server about the tables of [`MADE`]; the OIDs are left to the test. [`RESTORED`] has the statements of dumps.
 
 use super::harness::{Harness, PASSWORD, error, rows, told};
 use anyhow::{Context, Result};

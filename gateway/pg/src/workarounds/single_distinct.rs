@@ -1,8 +1,8 @@
 //! Aggregates beside one DISTINCT, with the types that they had.
 //!
-//! DataFusion makes `sum(a), count(DISTINCT b)` two levels of GROUP BY, and of a sum the sum of sums. In PostgreSQL that
-//! has another type: the sum of integers is a bigint, of bigints a numeric. So each column that comes out of the rule
-//! with another type is cast to the one that it had; the sum of sums is the sum, and fits.
+//! DataFusion makes `sum(a), count(DISTINCT b)` two levels of GROUP BY, and of a sum the sum of sums. In PostgreSQL
+//! that has another type: the sum of integers is a bigint, of bigints a numeric. So each column that comes out of the
+//! rule with another type is cast to the one that it had; the sum of sums is the sum, and fits.
 
 use datafusion::{
     common::{Result, tree_node::Transformed},

@@ -66,7 +66,8 @@ pub(super) enum Decode {
     Cell { column: usize, cell: usize },
     /// Decodes one part of the row key.
     Part { column: usize, part: usize },
-    /// Makes a map of cells: `map` is its index in the layout; the columns are those of its single qualifiers, in order.
+    /// Makes a map of cells: `map` is its index in the layout; the columns are those of its single qualifiers, in
+    /// order.
     Map { columns: Vec<usize>, map: usize },
 }
 

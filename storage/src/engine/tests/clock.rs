@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 const DAY: i64 = 86_400_000_000;
 /// The rule of the family.
 const AGE_MAX: i64 = 50 * DAY;
-/// Rows younger than this must be there: less than the rule, by what a store may lag that was closed while its clock was
-/// held.
+/// Rows younger than this must be there: less than the rule, by what a store may lag that was closed while its clock
+/// was held.
 const YOUNG: i64 = 40 * DAY;
 
 async fn opened(fs: &SimFs, clock: &Arc<WrongClock>) -> Arc<Engine> {

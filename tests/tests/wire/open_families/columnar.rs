@@ -1,4 +1,5 @@
-//! Columns of an open family that many rows have lie in columns of their own in segments: scans of many rows read these.
+//! Columns of an open family that many rows have lie in columns of their own in segments: scans of many rows read
+//! these.
 
 use super::{Harness, error, put, rows, start};
 use anyhow::Result;
