@@ -99,7 +99,7 @@ enum Origin {
     /// A column of a file, as it is.
     Typed(FileColumn),
     /// The bytes in the requested column of this index.
-    Bytes(usize),
+    Bytes { requested: usize, cell: usize },
     /// The key part of this index, decoded from the row key.
     Part(usize),
     /// The map of this index, made of the bytes of its columns.
@@ -198,9 +198,7 @@ fn is_candidate(view: &View, table: &Table, scan: &ScanExec) -> bool {
     let read = scan.read();
     let few = read.limit.is_some_and(|limit| (limit as u64) < ROWS_MIN);
     let own = view.buffered.get(&table.id).is_some_and(|own| !own.is_empty());
-    // Maps of open families come from rows, until a test shows that those of row groups are the same.
-    let no_maps = scan.row_layout().is_none_or(|layout| layout.maps.is_empty());
-    view.columnar && view.pushdown && !few && !own && no_maps && reads_many(&read.rows)
+    view.columnar && view.pushdown && !few && !own && reads_many(&read.rows)
 }
 
 /// Whether the ranges are few and not all of them single keys.
@@ -251,11 +249,14 @@ fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection
     // Sorted as a layout's columns are, which is the order of values from memory.
     columns.sort_by(|(a, ..), (b, ..)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
     let mut maps = vec![Vec::new(); layout.maps.len()];
-    for (number, (_, place, of)) in columns.iter().enumerate() {
+    // The layout's columns are those that are not members of maps.
+    let mut cells = 0..;
+    for (requested, (_, place, of)) in columns.iter().enumerate() {
+        let cell = if matches!(of, Made::Map(_)) { None } else { cells.next() };
         match of {
-            Made::Typed => origins[*place] = Origin::Typed(FileColumn::Cell(number)),
-            Made::Bytes => origins[*place] = Origin::Bytes(number),
-            Made::Map(map) => maps[*map].push(number),
+            Made::Typed => origins[*place] = Origin::Typed(FileColumn::Cell(requested)),
+            Made::Bytes => origins[*place] = Origin::Bytes { requested, cell: cell.unwrap_or_default() },
+            Made::Map(map) => maps[*map].push(requested),
         }
     }
     let columns = columns.into_iter().map(|(column, ..)| column).collect();

@@ -85,8 +85,8 @@ impl FileColumns {
         for (at, field) in schema.fields().iter().enumerate() {
             match origins[at] {
                 Origin::Typed(_) => {}
-                Origin::Bytes(cell) => {
-                    let column = bytes(FileColumn::Cell(cell), field.name(), true, &mut sources);
+                Origin::Bytes { requested, cell } => {
+                    let column = bytes(FileColumn::Cell(requested), field.name(), true, &mut sources);
                     decode[at] = Decode::Cell { column, cell };
                 }
                 Origin::Part(part) => {

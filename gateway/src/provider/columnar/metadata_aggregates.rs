@@ -204,7 +204,7 @@ fn split_part(
     for (one, field) in aggregates.iter().zip(schema.fields()) {
         let name = one.column().map(|column| match origins[column] {
             Origin::Typed(source) => file_groups::name(part, source),
-            Origin::Bytes(_) | Origin::Part(_) | Origin::Map(_) => None,
+            Origin::Bytes { .. } | Origin::Part(_) | Origin::Map(_) => None,
         });
         let states = match name {
             None => row_counts(&groups),
