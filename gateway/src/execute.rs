@@ -10,6 +10,7 @@ mod describe;
 mod erase;
 mod lock_table;
 mod locking;
+mod maintenance;
 mod outcome;
 mod prepared;
 mod show;
@@ -24,16 +25,13 @@ use crate::{
     context::introspection::CursorInfo,
     copy::{self, CopyIn},
     ddl,
-    pg::{
-        error::{Result, SqlError, SqlState},
-        names::RelationName,
-    },
+    pg::error::{Result, SqlError, SqlState},
     point::{self, CompiledPlan},
     query::{Query, explain, plan_cache::PreparedPlan, with_parameters},
-    session::{Found, Prepared, Session},
+    session::{Prepared, Session},
     sql::{
         ast::{
-            Explain, Maintenance, SelectQuery, Statement,
+            Explain, SelectQuery, Statement,
             definition::Definition,
             session::{CursorStatement, Listening, Setting, Transaction},
         },
@@ -285,8 +283,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             session.notify(channel, payload).await?;
             Ok(Outcome::Done("NOTIFY".into()))
         }
-        Statement::Maintenance(Maintenance::ConfirmClock) => ddl::confirm_clock(session).map(Outcome::Done),
-        Statement::Maintenance(upkeep) => maintain(session, upkeep),
+        Statement::Maintenance(upkeep) => maintenance::maintain(session, upkeep),
         Statement::Describe(description) => {
             let view = session.view().await?;
             describe::rows(&session.statement_context(&view), description)
@@ -405,32 +402,6 @@ async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters:
         }
     };
     Ok(Outcome::Done(tag))
-}
-
-/// Statements of upkeep that have nothing to do here, but for what they name.
-fn maintain(session: &mut Session, upkeep: &Maintenance) -> Result<Outcome> {
-    let (tag, why, tables) = match upkeep {
-        Maintenance::Vacuum(_) if session.in_transaction() => {
-            let message = "VACUUM cannot run inside a transaction block";
-            return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
-        }
-        Maintenance::Vacuum(tables) => ("VACUUM", "the store compacts by itself", tables),
-        Maintenance::Analyze(tables) => {
-            ("ANALYZE", "statistics are read from the store when a query is planned", tables)
-        }
-        Maintenance::ConfirmClock => ("ALTER SYSTEM", "", const { &Vec::new() }),
-        Maintenance::Schema(name) => {
-            let message = format!("schema \"{name}\" already exists, skipping");
-            session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
-            return Ok(Outcome::Done("CREATE SCHEMA".into()));
-        }
-    };
-    let is_table = |name: &RelationName| matches!(session.find(name), Some((_, Found::Table(_))));
-    if let Some(name) = tables.iter().find(|name| !is_table(name)) {
-        return Err(name.missing("relation"));
-    }
-    session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{tag} has nothing to do: {why}")));
-    Ok(Outcome::Done(tag.into()))
 }
 
 /// [`analyse`] of what is seen now.

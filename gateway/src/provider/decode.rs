@@ -4,7 +4,7 @@
 //! store one by one. The builder of a table's rows ([`RowBuilder`]) walks the cells of a row once, since cells and
 //! columns have the same order. For rows in memtables it takes only the values.
 
-use super::open_family::Wanted;
+use super::open_family::MapColumn;
 use crate::pg::{
     error::{Result, SqlError, SqlState},
     types,
@@ -23,7 +23,7 @@ use keyspan_catalog::{
     CheckedKeys, Encoding, KeySchema, SqlType, Value, ValueRef,
     layouts::kind_accepts,
     mapping,
-    open_map::{self, MapWriter},
+    open_map::MapWriter,
     table::{OnBadKey, OnBadValue},
     value::{clock::is_time, interval::Interval},
 };
@@ -116,50 +116,6 @@ pub enum Shows {
     Value,
     /// The timestamp.
     Timestamp,
-}
-
-/// The column of an open family.
-#[derive(Clone, Debug)]
-pub struct MapColumn {
-    /// The column's name in SQL.
-    pub name: String,
-    /// The family.
-    pub family: FamilyName,
-    /// How its values are encoded in cells.
-    pub encoding: Encoding,
-    /// The qualifiers of declared and of dropped columns, sorted: the map does not show them.
-    pub hidden: Vec<Bytes>,
-    /// The qualifiers whose cells are read; the map may lack others.
-    pub wanted: Wanted,
-}
-
-impl MapColumn {
-    /// The qualifiers that are read, in order; `None` if they are not known, or more than `most`.
-    pub(super) fn single_qualifiers(&self, most: usize) -> Option<Vec<Bytes>> {
-        let Wanted::These(these) = &self.wanted else { return None };
-        let shown = these.iter().filter(|one| self.hidden.binary_search(one).is_err());
-        Some(shown.cloned().collect::<Vec<_>>()).filter(|shown| shown.len() <= most)
-    }
-
-    /// Adds a cell to a map.
-    ///
-    /// # Errors
-    /// 22P02 for a value that does not decode, with the key of its row if that is known.
-    pub(super) fn push(
-        &self,
-        qualifier: &[u8],
-        value: &[u8],
-        (key, on_bad_value): (Option<&[u8]>, OnBadValue),
-        map: &mut MapWriter,
-    ) -> Result<()> {
-        let json = match open_map::decode(value, &self.encoding) {
-            Ok(json) => json,
-            Err(_) if on_bad_value == OnBadValue::Null => "null".to_owned(),
-            Err(error) => return Err(bad_cell((&self.name, &self.family, qualifier), key, &error.to_string())),
-        };
-        map.push(qualifier, json);
-        Ok(())
-    }
 }
 
 /// A value that [`RowBuilder::push_newest`] takes.
@@ -401,7 +357,11 @@ pub(super) fn bad_value(column: &CellColumn, key: Option<&[u8]>, error: &SqlErro
 }
 
 /// The error of a cell that does not decode.
-fn bad_cell((name, family, qualifier): (&str, &FamilyName, &[u8]), key: Option<&[u8]>, message: &str) -> SqlError {
+pub(super) fn bad_cell(
+    (name, family, qualifier): (&str, &FamilyName, &[u8]),
+    key: Option<&[u8]>,
+    message: &str,
+) -> SqlError {
     let row = key.map(|key| format!("Row \"{}\", cell", key.escape_ascii()));
     let row = row.as_deref().unwrap_or("Cell");
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid stored value in column \"{name}\""))

@@ -1,4 +1,4 @@
-//! Which columns of an open family a scan reads.
+//! Which columns of an open family a scan reads, and the map that it makes of them.
 //!
 //! A statement may look at some keys of the family's map only, as `props->>'a'` and `props ? 'a'` do. Then the scan
 //! reads the cells of these, and gives a map that may lack all others: what the statement says of it is the same. So a
@@ -8,8 +8,14 @@ mod narrow;
 
 pub(crate) use narrow::{NarrowMaps, narrowed_copy};
 
+use super::decode::bad_cell;
+use crate::pg::error::Result;
 use bytes::Bytes;
-use keyspan_catalog::{Table, open_map};
+use keyspan_catalog::{
+    Encoding, Table,
+    open_map::{self, MapWriter},
+    table::OnBadValue,
+};
 use keyspan_storage::FamilyName;
 use std::{collections::BTreeSet, fmt, ops::Bound};
 
@@ -74,6 +80,50 @@ impl fmt::Display for Wanted {
                 f.write_str(&ranges.iter().map(shown).collect::<Vec<_>>().join(" "))
             }
         }
+    }
+}
+
+/// The column of an open family.
+#[derive(Clone, Debug)]
+pub struct MapColumn {
+    /// The column's name in SQL.
+    pub name: String,
+    /// The family.
+    pub family: FamilyName,
+    /// How its values are encoded in cells.
+    pub encoding: Encoding,
+    /// The qualifiers of declared and of dropped columns, sorted: the map does not show them.
+    pub hidden: Vec<Bytes>,
+    /// The qualifiers whose cells are read; the map may lack others.
+    pub wanted: Wanted,
+}
+
+impl MapColumn {
+    /// The qualifiers that are read, in order; `None` if they are not known, or more than `most`.
+    pub(super) fn single_qualifiers(&self, most: usize) -> Option<Vec<Bytes>> {
+        let Wanted::These(these) = &self.wanted else { return None };
+        let shown = these.iter().filter(|one| self.hidden.binary_search(one).is_err());
+        Some(shown.cloned().collect::<Vec<_>>()).filter(|shown| shown.len() <= most)
+    }
+
+    /// Adds a cell to a map.
+    ///
+    /// # Errors
+    /// 22P02 for a value that does not decode, with the key of its row if that is known.
+    pub(super) fn push(
+        &self,
+        qualifier: &[u8],
+        value: &[u8],
+        (key, on_bad_value): (Option<&[u8]>, OnBadValue),
+        map: &mut MapWriter,
+    ) -> Result<()> {
+        let json = match open_map::decode(value, &self.encoding) {
+            Ok(json) => json,
+            Err(_) if on_bad_value == OnBadValue::Null => "null".to_owned(),
+            Err(error) => return Err(bad_cell((&self.name, &self.family, qualifier), key, &error.to_string())),
+        };
+        map.push(qualifier, json);
+        Ok(())
     }
 }
 

@@ -169,6 +169,27 @@ impl Pushdown {
     pub fn is_exact(&self) -> bool {
         self.residual.is_empty()
     }
+
+    /// Combines two plans of the same filters over different columns.
+    pub(super) fn and(self, other: Self) -> Self {
+        let better = |(a, b): (TableProviderFilterPushDown, TableProviderFilterPushDown)| match (&a, &b) {
+            (TableProviderFilterPushDown::Exact, _) | (_, TableProviderFilterPushDown::Unsupported) => a,
+            _ => b,
+        };
+        let promises: Vec<_> = self.promises.into_iter().zip(other.promises).map(better).collect();
+        let rows = self.rows.intersect(&other.rows);
+        let mut pushed = self.pushed;
+        pushed.extend(other.pushed);
+        Self {
+            shape: Shape::of(&rows),
+            rows,
+            residual: self.residual.into_iter().filter(|filter| other.residual.contains(filter)).collect(),
+            pushed,
+            coalesced: self.coalesced || other.coalesced,
+            constants: Vec::new(),
+            promises,
+        }
+    }
 }
 
 /// Exactly the keys for which all comparisons hold, in one range, or in one range of each bucket. A comparison is

@@ -7,11 +7,11 @@
 
 use super::{
     cells, columnar,
-    decode::{self, CellColumn, Layout, MapColumn, RowLayout, Shows},
+    decode::{self, CellColumn, Layout, RowLayout, Shows},
     exec::{Description, Order, Read, ScanExec},
     keys::Keys,
-    open_family::{self, Wanted},
-    pushdown::{Pushdown, Shape},
+    open_family::{self, MapColumn, Wanted},
+    pushdown::Pushdown,
     raw,
 };
 use crate::{
@@ -578,27 +578,4 @@ fn layout_of(
     };
     let layout: Arc<dyn decode::Layout> = Arc::new(Arc::new(layout));
     (layout, Columns::Of(families.into_iter().map(of_family).collect()))
-}
-
-impl Pushdown {
-    /// Combines two plans of the same filters over different columns.
-    pub(super) fn and(self, other: Self) -> Self {
-        let better = |(a, b): (TableProviderFilterPushDown, TableProviderFilterPushDown)| match (&a, &b) {
-            (TableProviderFilterPushDown::Exact, _) | (_, TableProviderFilterPushDown::Unsupported) => a,
-            _ => b,
-        };
-        let promises: Vec<_> = self.promises.into_iter().zip(other.promises).map(better).collect();
-        let rows = self.rows.intersect(&other.rows);
-        let mut pushed = self.pushed;
-        pushed.extend(other.pushed);
-        Self {
-            shape: Shape::of(&rows),
-            rows,
-            residual: self.residual.into_iter().filter(|filter| other.residual.contains(filter)).collect(),
-            pushed,
-            coalesced: self.coalesced || other.coalesced,
-            constants: Vec::new(),
-            promises,
-        }
-    }
 }

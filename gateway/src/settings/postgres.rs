@@ -4,7 +4,10 @@
 //! `postgres.txt` has their names, types, bounds and values at start, from `pg_settings` of PostgreSQL 15.18. Values
 //! are kept as PostgreSQL's SHOW prints them. One that would change an answer can only be what it is ([`ONLY`]).
 
-use super::{TEXT_BYTES_MAX, on_off, read_bool, unknown};
+use super::{
+    takes::{TEXT_BYTES_MAX, on_off, read_bool},
+    unknown,
+};
 use crate::pg::error::{Result, SqlError, SqlState};
 use std::{collections::BTreeMap, sync::LazyLock};
 

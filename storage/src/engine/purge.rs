@@ -9,7 +9,12 @@
 //!
 //! A purge is not recorded: called again, it begins anew and finds less to do.
 
-use super::{Engine, blocking, history, maintain::CompactionRequest, tablet::choose::Purge};
+use super::{
+    Engine, blocking, history,
+    maintain::{CompactionRequest, Maintenance},
+    manifest::Manifest,
+    tablet::choose::Purge,
+};
 use crate::{KeyRange, PurgeReport, Result, TableName};
 use std::{sync::Arc, time::Duration};
 
@@ -43,22 +48,7 @@ impl Engine {
         })
         .await?;
         self.shared.rows.clear();
-        loop {
-            let (maintenance, keys) = (Arc::clone(&self.maintenance), Arc::clone(&keys));
-            let age_max_micros = self.pin_age_max_micros;
-            let is_held = blocking(move || {
-                let shared = &maintenance.shared;
-                shared.pins.expire(shared.clock.now(), age_max_micros);
-                maintenance.collect();
-                let manifest = maintenance.manifest();
-                Ok(maintenance.files.are_held(&manifest.manifest, &keys))
-            });
-            if !is_held.await? {
-                break;
-            }
-            self.check_open()?;
-            tokio::time::sleep(PINS_LOOK_EVERY).await;
-        }
+        self.while_held(move |maintenance, manifest| maintenance.files.are_held(manifest, &keys)).await?;
         // Reads in progress may have put rows back.
         self.shared.rows.clear();
         let after = self.removed_and_written();
@@ -88,24 +78,32 @@ impl Engine {
         let before = before.await?;
         self.shared.rows.clear();
         // Replaced segments of other tables are waited for too: there are ever fewer of them that are that old.
+        self.while_held(move |maintenance, manifest| maintenance.files.has_unnamed_before(manifest, before)).await?;
+        self.shared.rows.clear();
+        Ok(self.removed_and_written().since(totals))
+    }
+
+    /// Waits while pins hold files; those that are too old expire.
+    async fn while_held(
+        &self,
+        is_held: impl Fn(&Maintenance, &Manifest) -> bool + Send + Sync + 'static,
+    ) -> Result<()> {
+        let is_held = Arc::new(is_held);
         loop {
-            let maintenance = Arc::clone(&self.maintenance);
+            let (maintenance, is_held) = (Arc::clone(&self.maintenance), Arc::clone(&is_held));
             let age_max_micros = self.pin_age_max_micros;
-            let is_held = blocking(move || {
+            let held = blocking(move || {
                 let shared = &maintenance.shared;
                 shared.pins.expire(shared.clock.now(), age_max_micros);
                 maintenance.collect();
-                let manifest = maintenance.manifest();
-                Ok(maintenance.files.has_unnamed_before(&manifest.manifest, before))
+                Ok(is_held(&maintenance, &maintenance.manifest().manifest))
             });
-            if !is_held.await? {
-                break;
+            if !held.await? {
+                return Ok(());
             }
             self.check_open()?;
             tokio::time::sleep(PINS_LOOK_EVERY).await;
         }
-        self.shared.rows.clear();
-        Ok(self.removed_and_written().since(totals))
     }
 
     /// Totals of removed and written files since the store was opened.
