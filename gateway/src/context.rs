@@ -13,6 +13,7 @@ use crate::{
     notifications::{Ear, SharedPending},
     pg::{
         cancel_flag::CancelFlag,
+        datetime::Style,
         error::{SqlError, SqlState},
         names::{KEYSPAN, PUBLIC, SYSTEM, Schema, SearchPath, TEMPORARY},
         statement_time::StatementTime,
@@ -50,6 +51,8 @@ pub struct StatementContext {
     pub transaction_micros: i64,
     /// The catalog.
     pub snapshot: Arc<Snapshot>,
+    /// How values are read and printed, by the session's settings.
+    pub style: Arc<Style>,
     /// The session's settings, by lower-case name.
     pub settings: BTreeMap<String, String>,
     /// The tenant store, for what statements change besides rows: sequences. `None` in tests.

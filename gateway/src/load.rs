@@ -223,7 +223,7 @@ impl Load {
     /// 22P02 and what else PostgreSQL's input functions find.
     pub(crate) fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
         let column = &self.target.columns[self.named[column]];
-        let value = read(no_zero(text)?, column.kind)?;
+        let value = read(no_zero(text)?, column.kind, self.target.input.input())?;
         match column.message() {
             Some(message) => as_read(message, value),
             None => Ok(value),
@@ -241,9 +241,15 @@ impl Load {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
                 SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
             })?;
-            return read(&text, kind);
+            return read(&text, kind, self.target.input.input());
         }
-        let scalar = parameter::decode(Some(bytes), &types::pg_type_of(kind), Format::Binary, &types::data_type(kind))?;
+        let scalar = parameter::decode(
+            Some(bytes),
+            &types::pg_type_of(kind),
+            Format::Binary,
+            &types::data_type(kind),
+            self.target.input.input(),
+        )?;
         let value = types::value_of_scalar(&scalar)?;
         if let Value::Text(text) = &value {
             no_zero(text)?;

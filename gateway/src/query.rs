@@ -295,6 +295,7 @@ fn with_context(
     options.catalog.default_catalog.clone_from(&statement.database);
     options.execution.target_partitions = statement.streams();
     options.extensions.insert(statement.time());
+    options.extensions.insert(crate::pg::datetime::style::Carried(statement.style.clone()));
     options.extensions.insert(statement.cancelled.clone());
     options.extensions.insert(crate::context::Carried(statement.clone()));
     state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));

@@ -6,6 +6,7 @@
 
 use crate::activity::{Activity, Listed};
 use crate::lookup;
+use crate::pg::datetime::{OwnedInput, Style};
 use crate::wire::transaction_status::TransactionStatus;
 use crate::{identity::Identity, instance::Instance};
 mod activity;
@@ -327,7 +328,19 @@ impl Session {
         let budget = Some(Arc::new(ScanBudget::new(bytes_max, Arc::clone(&self.share))));
         let buffered = self.transaction.buffered();
         let memory = Some(Arc::clone(&self.instance.resources.runtime.memory_pool));
-        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, memory, path })
+        let input = self.input();
+        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, memory, path, input })
+    }
+
+    /// How texts are read as values now.
+    pub(crate) fn input(&self) -> OwnedInput {
+        let now_micros = self.began_micros().unwrap_or_else(|| self.instance.clock.now_micros());
+        OwnedInput { style: self.style().clone(), now_micros }
+    }
+
+    /// How values are printed.
+    pub(crate) fn style(&self) -> &Arc<Style> {
+        self.settings.style()
     }
 
     /// Where names without a schema are looked up.

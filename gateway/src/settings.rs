@@ -11,6 +11,7 @@ mod takes;
 use crate::{
     identity::Identity,
     pg::{
+        datetime::{Style, settings::INTERVAL_STYLES},
         error::{Result, SqlError, SqlState},
         names::SearchPath,
         version::{SERVER_VERSION_NUM, SERVER_VERSION_WITH_PRODUCT},
@@ -18,7 +19,12 @@ use crate::{
     sql::ast::session::Isolation,
 };
 use postgres::Parameter;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 pub(crate) use takes::millis;
 use takes::{NAME_BYTES_MAX, Takes, timestamp};
 
@@ -35,7 +41,7 @@ const LEVELS: &[&str] =
 /// Every setting, by name.
 const KNOWN: &[Setting] = &[
     ("application_name", "", Takes::Text, Some("application_name"), "The name of the program that is connected."),
-    ("bytea_output", "hex", Takes::Only(&["hex"]), None, "How bytea is printed."),
+    ("bytea_output", "hex", Takes::Word(&["escape", "hex"]), None, "How bytea is printed."),
     (
         "client_encoding",
         "UTF8",
@@ -44,13 +50,7 @@ const KNOWN: &[Setting] = &[
         "The client's encoding.",
     ),
     ("client_min_messages", "notice", Takes::Word(LEVELS), None, "Messages of a lower level are not sent."),
-    (
-        "datestyle",
-        "ISO, MDY",
-        Takes::Only(&["ISO, MDY", "iso", "iso, ymd", "iso, us"]),
-        Some("DateStyle"),
-        "How dates are printed.",
-    ),
+    ("datestyle", "ISO, MDY", Takes::DateStyle, Some("DateStyle"), "How dates are printed, and in which order read."),
     (
         "default_table_access_method",
         "keyspan",
@@ -73,7 +73,7 @@ const KNOWN: &[Setting] = &[
         Some("default_transaction_read_only"),
         "Whether new transactions may not write.",
     ),
-    ("extra_float_digits", "1", Takes::Int(-15, 3), None, "Digits of floating-point numbers; they are always exact."),
+    ("extra_float_digits", "1", Takes::Int(-15, 3), None, "Digits of floating-point numbers; exact from 1 on."),
     (
         "idle_in_transaction_session_timeout",
         "0",
@@ -90,7 +90,7 @@ const KNOWN: &[Setting] = &[
     ),
     ("in_hot_standby", "off", Takes::Nothing, Some("in_hot_standby"), "Whether the server only reads."),
     ("integer_datetimes", "on", Takes::Nothing, Some("integer_datetimes"), "Whether times are integers."),
-    ("intervalstyle", "postgres", Takes::Only(&["postgres"]), Some("IntervalStyle"), "How intervals are printed."),
+    ("intervalstyle", "postgres", Takes::Word(INTERVAL_STYLES), Some("IntervalStyle"), "How intervals are printed."),
     ("is_superuser", "off", Takes::Nothing, Some("is_superuser"), "Whether the role is an operator."),
     ("jit", "off", Takes::Bool, None, "Nothing here is compiled at run time."),
     (
@@ -143,13 +143,7 @@ const KNOWN: &[Setting] = &[
     ),
     ("statement_timeout", "0", Takes::Millis, None, "The time after which a statement is cancelled."),
     ("synchronous_commit", "on", Takes::OnlyBool(true), None, "A commit is durable when it is acknowledged."),
-    (
-        "timezone",
-        "UTC",
-        Takes::Only(&["UTC", "etc/utc", "gmt", "z", "zulu", "etc/gmt", "universal", "0", "+00:00", "+00"]),
-        Some("TimeZone"),
-        "The zone in which times are printed.",
-    ),
+    ("timezone", "UTC", Takes::Zone, Some("TimeZone"), "The zone in which times are read and printed."),
     ("transaction_isolation", "read committed", Takes::Nothing, None, "The isolation of the transaction."),
     ("transaction_read_only", "off", Takes::Nothing, None, "Whether the transaction may not write."),
 ];
@@ -184,7 +178,12 @@ impl Found {
     }
 
     /// A value in its normal form, and where there is none, whether there can be.
-    fn read(&self, value: Option<&str>, (operator, role): (bool, Option<&str>)) -> Result<Option<String>> {
+    fn read(
+        &self,
+        value: Option<&str>,
+        current: &str,
+        (operator, role): (bool, Option<&str>),
+    ) -> Result<Option<String>> {
         match (self, value) {
             (Self::Known((name, _, Takes::OwnRole, ..)), Some(value)) => {
                 let is_own = role.is_none_or(|role| role == value) || (*name == "role" && value == "none");
@@ -194,11 +193,11 @@ impl Found {
                     Err(SqlError::unsupported("changing the role of a session"))
                 }
             }
-            (Self::Known((name, _, takes, ..)), Some(value)) => takes.read(name, value).map(Some),
+            (Self::Known((name, _, takes, ..)), Some(value)) => takes.read(name, value, current).map(Some),
             (Self::Known((name, _, Takes::Nothing, ..)), None) => Err(fixed(name)),
             (Self::Postgres(parameter), Some(value)) => parameter.value(value, operator).map(Some),
             (Self::Postgres(parameter), None) => parameter.value(parameter.start, operator).map(|_| None),
-            (Self::Custom(name), Some(value)) => Takes::Text.read(name, value).map(Some),
+            (Self::Custom(name), Some(value)) => Takes::Text.read(name, value, current).map(Some),
             (_, None) => Ok(None),
         }
     }
@@ -230,6 +229,7 @@ struct Read {
     isolation: Isolation,
     statement_timeout: Option<Duration>,
     search_path: Arc<SearchPath>,
+    style: Arc<Style>,
 }
 
 impl Read {
@@ -247,8 +247,16 @@ impl Read {
             },
             statement_timeout: timeout(value("statement_timeout")),
             search_path: Arc::new(SearchPath::of(value("search_path"), operator)),
+            style: style(values),
         }
     }
+}
+
+/// The style of values; those that have set nothing share it.
+fn style(values: &Values) -> Arc<Style> {
+    static INITIAL: LazyLock<Arc<Style>> = LazyLock::new(Arc::default);
+    let style = Style::of_settings(|name| values.get(name).map_or("", String::as_str));
+    if style == **INITIAL { INITIAL.clone() } else { Arc::new(style) }
 }
 
 impl Settings {
@@ -278,7 +286,11 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let found = find(name)?;
         let role = self.value("session_authorization");
-        let value = found.read(value, (self.operator, Some(role)))?;
+        let value = found.read(
+            value,
+            self.values.get(&found.name()).map_or("", String::as_str),
+            (self.operator, Some(role)),
+        )?;
         let name = found.name();
         if let (Found::Custom(_), Some(_)) = (&found, &value)
             && !self.values.contains_key(&name)
@@ -305,7 +317,7 @@ impl Settings {
     /// As [`set`](Self::set).
     pub fn checked(name: &str, value: Option<&str>) -> Result<(Cow<'static, str>, Option<String>, String)> {
         let found = find(name)?;
-        let value = found.read(value, (true, None))?;
+        let value = found.read(value, "", (true, None))?;
         Ok((found.name(), value.clone(), value.unwrap_or_else(|| found.start())))
     }
 
@@ -421,6 +433,11 @@ impl Settings {
     /// `search_path`
     pub fn search_path(&self) -> &Arc<SearchPath> {
         &self.read.search_path
+    }
+
+    /// `TimeZone`, `DateStyle` and what else says how values are read and printed.
+    pub fn style(&self) -> &Arc<Style> {
+        &self.read.style
     }
 
     /// A setting that is a time; `None` for 0, which is no limit.

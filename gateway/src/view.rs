@@ -11,6 +11,7 @@ mod tests;
 
 use crate::lookup;
 use crate::pg::{
+    datetime::OwnedInput,
     error::{SqlError, SqlState},
     names::{RelationName, Schema, SearchPath},
 };
@@ -52,6 +53,8 @@ pub struct View {
     pub memory: Option<Arc<dyn MemoryPool>>,
     /// Schemas in which names without a schema are looked up.
     pub path: Arc<SearchPath>,
+    /// How texts are read as values of columns, by the session's settings.
+    pub input: OwnedInput,
 }
 
 impl View {

@@ -238,6 +238,11 @@ const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
 /// The text of an array.
 pub(super) fn to_text(items: &[Value], item: ItemType) -> String {
+    text_of(items, |value| value.to_text(item.kind()))
+}
+
+/// The text of an array whose items, but for NULL, are written by a function.
+pub fn text_of(items: &[Value], write: impl Fn(&Value) -> String) -> String {
     let mut out = String::from("{");
     for (at, value) in items.iter().enumerate() {
         if at > 0 {
@@ -247,7 +252,7 @@ pub(super) fn to_text(items: &[Value], item: ItemType) -> String {
             out.push_str("NULL");
             continue;
         }
-        let text = value.to_text(item.kind());
+        let text = write(value);
         let special = |c: char| matches!(c, '"' | '\\' | '{' | '}' | ',') || BLANKS.contains(&c);
         if !text.is_empty() && !text.eq_ignore_ascii_case("null") && !text.contains(special) {
             out.push_str(&text);

@@ -52,6 +52,8 @@ states! {
     INVALID_BINARY_REPRESENTATION = "22P03";
     /// A date or time that does not exist.
     DATETIME_FIELD_OVERFLOW = "22008";
+    /// An offset of a time zone that is out of range.
+    INVALID_TIME_ZONE_DISPLACEMENT_VALUE = "22009";
     /// A date or time that cannot be read.
     INVALID_DATETIME_FORMAT = "22007";
     /// Division by zero.

@@ -3,20 +3,21 @@
 //!
 //! Functions that know the session or the catalog are in the gateway's `pg_catalog::functions`.
 
-use super::codec::parse::Zone;
 use crate::{
+    datetime::{Input, Style, Zone},
     error::{SqlError, SqlState},
     statement_time::StatementTime,
     types::{self, TIME, TIMESTAMP, UUID},
 };
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit};
 use datafusion::{
+    config::ConfigOptions,
     error::{DataFusionError, Result},
     execution::{FunctionRegistry, SessionState},
     logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility},
     scalar::ScalarValue,
 };
-use keyspan_catalog::value::calendar::MICROS_PER_DAY;
+use keyspan_catalog::value::{calendar::MICROS_PER_DAY, interval::Interval};
 use std::{
     hash::Hash,
     sync::{Arc, LazyLock},
@@ -125,16 +126,14 @@ pub fn register(state: &mut SessionState) {
         row_function("clock_timestamp", 0..=0, types::timestamptz(), |_, options| {
             Ok(stamp(StatementTime::within(options)?.clock_micros(), true))
         }),
-        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, options| {
-            Ok(stamp(StatementTime::within(options)?.transaction_micros, false))
-        }),
+        row_function("localtimestamp", 0..=0, TIMESTAMP, |_, options| Ok(stamp(local_micros(options)?, false))),
         row_function("current_date", 0..=0, DataType::Date32, |_, options| {
-            let days = StatementTime::within(options)?.transaction_micros.div_euclid(MICROS_PER_DAY);
+            let days = local_micros(options)?.div_euclid(MICROS_PER_DAY);
             Ok(ScalarValue::Date32(i32::try_from(days).ok()))
         })
         .with_aliases(&["today"]),
         row_function("current_time", 0..=0, TIME, |_, options| {
-            let micros = StatementTime::within(options)?.transaction_micros.rem_euclid(MICROS_PER_DAY);
+            let micros = local_micros(options)?.rem_euclid(MICROS_PER_DAY);
             Ok(ScalarValue::Time64Microsecond(Some(micros)))
         })
         .with_aliases(&["localtime"]),
@@ -171,6 +170,12 @@ pub fn replace(state: &mut SessionState, functions: impl IntoIterator<Item = Arc
         let registered = state.register_udf(function);
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }
+}
+
+/// When the transaction began, in the session's zone.
+fn local_micros(options: &ConfigOptions) -> Result<i64> {
+    let micros = StatementTime::within(options)?.transaction_micros;
+    Ok(Style::within(options).zone.to_local(micros).unwrap_or(micros))
 }
 
 fn stamp(micros: i64, zoned: bool) -> ScalarValue {
@@ -262,25 +267,24 @@ impl ScalarUDFImpl for AtTimeZone {
         let times = arguments.args[1].clone().into_array(rows)?;
         let plain = matches!(times.data_type(), DataType::Timestamp(_, None));
         let target = Field::new("", if plain { TIMESTAMP } else { types::timestamptz() }, true);
-        let times = super::plan::casts::convert(&times, &target)?;
+        let times = super::plan::casts::convert(&times, &target, Input::within(&arguments.config_options))?;
         let returns = arguments.return_type().clone();
         let mut results = Vec::with_capacity(rows);
-        let mut known: Option<(String, Zone)> = None;
+        let mut known: Option<(ScalarValue, Zone)> = None;
         for row in 0..rows {
-            let zone = text_of(&ScalarValue::try_from_array(&zones, row)?);
+            let zone = ScalarValue::try_from_array(&zones, row)?;
             let time = ScalarValue::try_from_array(&times, row)?;
-            let (Some(zone), ScalarValue::TimestampMicrosecond(Some(micros), _)) = (zone, time) else {
+            let (false, ScalarValue::TimestampMicrosecond(Some(micros), _)) = (zone.is_null(), time) else {
                 results.push(ScalarValue::try_from(&returns)?);
                 continue;
             };
             let parsed = match &known {
-                Some((name, parsed)) if *name == zone => *parsed,
-                _ => parse_zone(&zone)?,
+                Some((name, parsed)) if *name == zone => parsed.clone(),
+                _ => zone_of(&zone)?,
             };
-            known = Some((zone, parsed));
-            let infinite = micros == i64::MAX || micros == i64::MIN;
             let moved = if plain { parsed.to_utc(micros) } else { parsed.to_local(micros) };
-            results.push(stamp(if infinite { micros } else { moved.unwrap_or(micros) }, plain));
+            known = Some((zone, parsed));
+            results.push(stamp(moved.ok_or_else(timestamp_out_of_range)?, plain));
         }
         if constant && rows > 0 {
             return Ok(ColumnarValue::Scalar(results.swap_remove(0)));
@@ -292,8 +296,31 @@ impl ScalarUDFImpl for AtTimeZone {
     }
 }
 
+/// 22008 for a timestamp.
+fn timestamp_out_of_range() -> DataFusionError {
+    let error = SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
+    DataFusionError::External(Box::new(error))
+}
+
+/// The zone of `AT TIME ZONE`: its name or abbreviation, or an interval east of Greenwich.
+///
+/// # Errors
+/// 22023.
+fn zone_of(value: &ScalarValue) -> Result<Zone> {
+    if let ScalarValue::IntervalMonthDayNano(Some(span)) = value {
+        let zone = Zone::fixed(span.nanoseconds / 1_000_000_000).filter(|_| span.months == 0 && span.days == 0);
+        return zone.ok_or_else(|| {
+            let shown = Interval { months: span.months, days: span.days, micros: span.nanoseconds / 1_000 };
+            let shown = keyspan_catalog::Value::Interval(shown).to_text(keyspan_catalog::SqlType::Interval);
+            let message = format!("interval time zone \"{shown}\" must not include months or days");
+            DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+        });
+    }
+    parse_zone(&text_of(value).unwrap_or_default())
+}
+
 fn parse_zone(zone: &str) -> Result<Zone> {
-    Zone::parse(zone).ok_or_else(|| {
+    Zone::of_expression(zone).ok_or_else(|| {
         let message = format!("time zone \"{zone}\" not recognized");
         DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
     })

@@ -15,3 +15,4 @@ pub mod parameters;
 pub mod placeholders;
 pub mod type_planner;
 pub mod unions;
+pub mod zoned;

@@ -1,6 +1,7 @@
 //! Rows as `COPY … TO STDOUT` sends them: a CopyData message for each, in text, CSV or binary.
 
 use super::binary::SIGNATURE;
+use crate::pg::datetime::Style;
 use crate::{
     pg::{
         codec::format::Format,
@@ -14,6 +15,7 @@ use crate::{
 };
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
+use std::sync::Arc;
 
 /// How the rows of a `COPY … TO STDOUT` are written.
 #[derive(Clone, Debug)]
@@ -33,13 +35,13 @@ impl CopyEncoder {
     ///
     /// # Errors
     /// 42P10 for a forced column that is not there.
-    pub fn new(schema: SchemaRef, options: CopyOptions) -> Result<Self> {
+    pub fn new(schema: SchemaRef, options: CopyOptions, style: Arc<Style>) -> Result<Self> {
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         let force_quote = options.force_quote.among(&known, "FORCE_QUOTE")?;
         let binary = options.format == CopyFormat::Binary;
         let formats = if binary { vec![Format::Binary; names.len()] } else { Vec::new() };
-        Ok(Self { rows: RowEncoder::new(schema, &formats)?, options, names, force_quote, unsigned: binary })
+        Ok(Self { rows: RowEncoder::new(schema, &formats, style)?, options, names, force_quote, unsigned: binary })
     }
 
     /// Writes what stands before the rows.

@@ -4,6 +4,7 @@
 //! memory. The file appears under its name when it is whole and synced, in place of one that was there; a statement
 //! that fails leaves none.
 
+use crate::pg::datetime::Input;
 use crate::{
     audit::Event,
     identity::Identity,
@@ -209,7 +210,11 @@ fn portable(schema: &SchemaRef) -> SchemaRef {
 
 fn portable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        if column.data_type() == field.data_type() { Ok(column.clone()) } else { convert(column, field) }
+        if column.data_type() == field.data_type() {
+            Ok(column.clone())
+        } else {
+            convert(column, field, Input::initial())
+        }
     });
     let columns = columns.collect::<datafusion::error::Result<Vec<_>>>()?;
     RecordBatch::try_new(Arc::clone(schema), columns)

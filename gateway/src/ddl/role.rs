@@ -1,6 +1,7 @@
 //! `CREATE ROLE`, `ALTER ROLE`, `DROP ROLE`, `GRANT` and `REVOKE CONNECT`.
 
 use super::{database::tenant_id, skipped};
+use crate::pg::datetime::Input;
 use crate::{
     auth::{self, operator::OPERATOR_ROLE},
     pg::{
@@ -111,7 +112,7 @@ fn valid_until(options: &RoleOptions) -> Result<Option<Option<i64>>> {
     match options.valid_until.as_deref() {
         None => Ok(None),
         Some(text) if text.trim().eq_ignore_ascii_case("infinity") => Ok(Some(None)),
-        Some(text) => Ok(Some(Some(parse::timestamp(text, true)?))),
+        Some(text) => Ok(Some(Some(parse::timestamp(text, true, Input::initial())?))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::target::TargetColumn;
 use crate::pg::{
+    datetime::{Input, Style, values},
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -19,26 +20,32 @@ use keyspan_catalog::{
 ///
 /// # Errors
 /// 42804 for types that PostgreSQL does not cast, 22003, 22P02, 22001 and others for values that do not fit.
-pub(super) fn assign(array: &ArrayRef, row: usize, column: &TargetColumn) -> Result<Value> {
-    assign_scalar(&ScalarValue::try_from_array(array, row)?, array.data_type(), column)
+pub(super) fn assign(array: &ArrayRef, row: usize, column: &TargetColumn, input: Input<'_>) -> Result<Value> {
+    assign_scalar(&ScalarValue::try_from_array(array, row)?, array.data_type(), column, input)
 }
 
 /// [`assign`] of a value of a type.
 ///
 /// # Errors
 /// As there.
-pub(crate) fn assign_scalar(scalar: &ScalarValue, from: &DataType, column: &TargetColumn) -> Result<Value> {
+pub(crate) fn assign_scalar(
+    scalar: &ScalarValue,
+    from: &DataType,
+    column: &TargetColumn,
+    input: Input<'_>,
+) -> Result<Value> {
     let value = types::value_of_scalar(scalar).map_err(|error| match error.state {
         SqlState::NUMERIC_VALUE_OUT_OF_RANGE => error,
         _ => mismatch(column, from),
     })?;
-    let Some(message) = column.message() else { return cast(value, from, column.kind, &|| mismatch(column, from)) };
+    let mismatch = || mismatch(column, from);
+    let Some(message) = column.message() else { return cast(value, from, column.kind, (&mismatch, input)) };
     // The bytes of a message, which stay as they are.
     if let Value::Bytes(bytes) = &value {
         message.check(bytes)?;
         return Ok(value);
     }
-    as_read(message, cast(value, from, column.kind, &|| mismatch(column, from))?)
+    as_read(message, cast(value, from, column.kind, (&mismatch, input))?)
 }
 
 /// A jsonb for a column of messages as it will be read: with the names that fields have in JSON, for example.
@@ -58,13 +65,19 @@ pub(crate) fn assign_row(
     from: usize,
     row: usize,
     columns: &[&TargetColumn],
+    input: Input<'_>,
 ) -> Result<Vec<Value>> {
-    columns.iter().enumerate().map(|(at, column)| assign(batch.column(from + at), row, column)).collect()
+    columns.iter().enumerate().map(|(at, column)| assign(batch.column(from + at), row, column, input)).collect()
 }
 
 /// A value of a type as one of another, by itself or in an array; `mismatch` is the error of the column that it goes
 /// to.
-fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> SqlError) -> Result<Value> {
+fn cast(
+    value: Value,
+    from: &DataType,
+    kind: SqlType,
+    (mismatch, input): (&dyn Fn() -> SqlError, Input<'_>),
+) -> Result<Value> {
     use SqlType::{
         Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time,
         Timestamp, Timestamptz, Uuid, Varchar,
@@ -73,6 +86,7 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
         let message = format!("{} out of range", types::type_name(kind));
         SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
     };
+    let value = in_zone(value, from, kind, input.style).ok_or_else(out_of_range)?;
     let converted = match (kind, value) {
         (_, Value::Null) => Value::Null,
         (Text | Varchar(_) | Char(_), Value::Bool(value)) => {
@@ -80,9 +94,9 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
         }
         (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
         // As it is printed depends on the type of its items, which a value does not tell.
-        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from)),
-        (Text | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
-        (_, Value::Text(text)) => return read(&text, kind),
+        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from, input.style)),
+        (Text | Varchar(_) | Char(_), value) => Value::Text(values::text(&value, kind_of(&value, from), input.style)),
+        (_, Value::Text(text)) => return read(&text, kind, input),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();
             // 2^63 is a float, and the first that does not fit.
@@ -125,7 +139,7 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
             let cast = |value| match value {
                 // Texts in an array have their type: they are no literals.
                 Value::Text(_) if is_text && !text(item.kind()) => Err(mismatch()),
-                value => cast(value, from, item.kind(), mismatch),
+                value => cast(value, from, item.kind(), (mismatch, input)),
             };
             Value::Array(items.into_iter().map(cast).collect::<Result<_>>()?)
         }
@@ -148,27 +162,23 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
 ///
 /// # Errors
 /// 22P02 and others; of dates and times 22007 and 22008, as PostgreSQL has it.
-pub(crate) fn read(text: &str, kind: SqlType) -> Result<Value> {
-    Value::parse(text, kind).map_err(|error| {
-        let mut error = SqlError::from(error);
-        let of_items = if let SqlType::Array(item) = kind { item.kind() } else { kind };
-        let is_array = kind != of_items && error.message.starts_with("malformed array");
-        if !is_array
-            && matches!(
-                of_items,
-                SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::Timestamptz | SqlType::Interval
-            )
-        {
-            error.state = match error.state {
-                SqlState::INVALID_TEXT_REPRESENTATION => SqlState::INVALID_DATETIME_FORMAT,
-                SqlState::NUMERIC_VALUE_OUT_OF_RANGE if of_items == SqlType::Interval => {
-                    SqlState::INTERVAL_FIELD_OVERFLOW
-                }
-                SqlState::NUMERIC_VALUE_OUT_OF_RANGE => SqlState::DATETIME_FIELD_OVERFLOW,
-                other => other,
-            };
+pub(crate) fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
+    Ok(values::read(text, kind, input)?.fit(kind)?.into_owned())
+}
+
+/// A time that goes from local time to a `timestamptz` or back, by the session's zone. `None` out of range.
+fn in_zone(value: Value, from: &DataType, kind: SqlType, style: &Style) -> Option<Value> {
+    use SqlType::{Date, Time, Timestamp, Timestamptz};
+    let is_zoned = matches!(from, DataType::Timestamp(_, Some(_)));
+    Some(match (value, kind) {
+        (Value::Timestamp(micros), Timestamp | Date | Time) if is_zoned => {
+            Value::Timestamp(style.zone.to_local(micros)?)
         }
-        error
+        (Value::Timestamp(micros), Timestamptz) if !is_zoned => Value::Timestamp(style.zone.to_utc(micros)?),
+        (Value::Date(days), Timestamptz) if !matches!(days, i32::MIN | i32::MAX) => {
+            Value::Timestamp(style.zone.to_utc(i64::from(days).checked_mul(MICROS_PER_DAY)?)?)
+        }
+        (value, _) => value,
     })
 }
 
@@ -193,9 +203,9 @@ fn kind_of(value: &Value, from: &DataType) -> SqlType {
 }
 
 /// The text of an array of a type.
-fn list_text(items: Vec<Value>, from: &DataType) -> String {
+fn list_text(items: Vec<Value>, from: &DataType, style: &Style) -> String {
     let array = Value::Array(items);
-    array.to_text(kind_of(&array, from))
+    values::text(&array, kind_of(&array, from), style)
 }
 
 /// The type of a list's items.
@@ -236,7 +246,7 @@ mod tests {
             identity: None,
         };
         let array = value.to_array().unwrap();
-        let shown = match assign(&array, 0, &column) {
+        let shown = match assign(&array, 0, &column, Input::initial()) {
             Ok(value) => format!("{value:?}"),
             Err(error) => format!("{} {error}", error.state.0),
         };

@@ -5,6 +5,7 @@ use super::{
     returning::written_rows,
     target::{Target, TargetColumn},
 };
+use crate::pg::datetime::Input;
 use crate::pg::syntax::dialect::parse_text;
 use crate::{
     context::StatementContext,
@@ -55,7 +56,7 @@ impl Defaults {
         for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
             let Some(default) = &column.default else { continue };
             let source = match &default.value {
-                DefaultValue::Constant(text) => Source::Value(read(text, column.kind)?),
+                DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
                 DefaultValue::Now => Source::Value(Value::Timestamp(statement.transaction_micros)),
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
@@ -76,7 +77,8 @@ impl Defaults {
                     let mut rows = query.run(plan).await?;
                     let batch = rows.try_next().await.map_err(SqlError::from)?;
                     let value = batch.filter(|batch| batch.num_rows() == 1);
-                    let value = value.map(|batch| assign(batch.column(0), 0, column)).transpose()?;
+                    let value =
+                        value.map(|batch| assign(batch.column(0), 0, column, query.view.input.input())).transpose()?;
                     Source::Value(value.unwrap_or(Value::Null))
                 }
             };
@@ -185,7 +187,7 @@ async fn evaluated(query: &Query, column: &TargetColumn, expression: &Expr) -> R
     }
     let mut rows = query.run(plan).await?;
     let batch = rows.try_next().await.map_err(SqlError::from)?.filter(|batch| batch.num_rows() == 1);
-    let value = batch.map(|batch| assign(batch.column(0), 0, column)).transpose()?;
+    let value = batch.map(|batch| assign(batch.column(0), 0, column, query.view.input.input())).transpose()?;
     Ok((value.unwrap_or(Value::Null), volatility == Volatility::Immutable))
 }
 

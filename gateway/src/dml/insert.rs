@@ -261,7 +261,7 @@ pub(super) fn new_rows(
         // A list of values may be shorter than the columns: the rest has its defaults.
         defaults.fill(&mut values)?;
         for (array, at) in batch.columns().iter().zip(given) {
-            values[*at] = assign(array, row, &target.columns[*at])?;
+            values[*at] = assign(array, row, &target.columns[*at], target.input.input())?;
         }
         let parts = target.new_parts(&key_places, &values, &numbers);
         new_row(&query.view, target, parts, values, first + row as u64)

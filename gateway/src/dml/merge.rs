@@ -353,7 +353,8 @@ struct Merging<'a> {
 impl Merging<'_> {
     /// The key of a row, which nothing has changed yet.
     fn key(&mut self, batch: &RecordBatch, row: usize) -> Result<RowKey> {
-        let key = self.target.row_key(&assign_row(batch, 0, row, &self.target.key_columns())?)?;
+        let key =
+            self.target.row_key(&assign_row(batch, 0, row, &self.target.key_columns(), self.target.input.input())?)?;
         if !self.changed.insert(key.clone()) {
             let message = "MERGE command cannot affect row a second time";
             return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message)

@@ -134,7 +134,7 @@ impl Assignment {
     ) -> Result<bool> {
         let column = &target.columns[self.position];
         let (Change::Map(steps), Place::Open { family, encoding, .. }) = (&self.change, &column.place) else {
-            let value = assign(batch.column(from), row, column)?;
+            let value = assign(batch.column(from), row, column, target.input.input())?;
             if after.is_none() {
                 target.check_null(column, &value)?;
             }
@@ -145,7 +145,7 @@ impl Assignment {
             }
             return Ok(keeps_unknown);
         };
-        let changes = MapChanges::of(column, steps, (batch, from, row))?;
+        let changes = MapChanges::of((target, column), steps, (batch, from, row))?;
         if let Some(after) = after {
             after[self.position] = changes.applied(&after[self.position], encoding)?;
         }
@@ -201,18 +201,24 @@ fn arguments(function: &ast::Function) -> Option<[&Expr; 3]> {
 struct MapChanges(BTreeMap<Bytes, Option<Bytes>>);
 
 impl MapChanges {
-    fn of(column: &TargetColumn, steps: &[Step], (batch, from, row): (&RecordBatch, usize, usize)) -> Result<Self> {
+    fn of(
+        (target, column): (&Target, &TargetColumn),
+        steps: &[Step],
+        (batch, from, row): (&RecordBatch, usize, usize),
+    ) -> Result<Self> {
         let (mut changes, mut at) = (BTreeMap::new(), from);
         for step in steps {
             match step {
                 Step::Replace => {
-                    let old = assign(batch.column(at + 1), row, column)?;
+                    let old = assign(batch.column(at + 1), row, column, target.input.input())?;
                     let keys = column.members(&old)?;
                     changes.extend(keys.keys().filter_map(|key| Some((open_map::qualifier_of(key)?, None))));
-                    changes.extend(column.cells(&assign(batch.column(at), row, column)?)?.map_values());
+                    changes.extend(
+                        column.cells(&assign(batch.column(at), row, column, target.input.input())?)?.map_values(),
+                    );
                 }
                 Step::Merge => {
-                    let map = assign(batch.column(at), row, column)?;
+                    let map = assign(batch.column(at), row, column, target.input.input())?;
                     if map == Value::Null {
                         return Err(null_operand("||", &column.name));
                     }
@@ -223,7 +229,7 @@ impl MapChanges {
                         let message = "jsonb subscript in assignment must not be null";
                         SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)
                     })?;
-                    let value = match assign(batch.column(at + 1), row, column)? {
+                    let value = match assign(batch.column(at + 1), row, column, target.input.input())? {
                         Value::Text(json) => json,
                         // As PostgreSQL assigns NULL to a part of jsonb.
                         _ => "null".to_owned(),

@@ -3,6 +3,7 @@
 use super::{assign::assign_row, defaults::parsed};
 use crate::{
     pg::{
+        datetime::OwnedInput,
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
     },
@@ -33,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) hidden_key: Option<TargetColumn>,
     /// Whether it is one of the session's temporary tables.
     pub(crate) temporary: bool,
+    /// How texts are read as values of its columns.
+    pub(crate) input: OwnedInput,
 }
 
 /// Where keys come from that no column has.
@@ -128,7 +131,7 @@ impl Target {
             identity: None,
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
-        Self { table: table.clone(), key, columns, hidden_key, temporary }
+        Self { table: table.clone(), key, columns, hidden_key, temporary, input: view.input.clone() }
     }
 
     /// Its name, with its schema.
@@ -182,7 +185,7 @@ impl Target {
     /// A row that was read with all columns, which begin at a place of the batch.
     pub(crate) fn row(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<Vec<Value>> {
         let all: Vec<&TargetColumn> = self.columns.iter().collect();
-        assign_row(batch, from, row, &all)
+        assign_row(batch, from, row, &all, self.input.input())
     }
 
     /// The row key of values of its parts.

@@ -118,7 +118,7 @@ pub(super) async fn update(
     while let Some(batch) = batches.try_next().await? {
         let mut changed: Vec<Vec<Value>> = Vec::new();
         for row in 0..batch.num_rows() {
-            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
             // With FROM a row may be found several times: as in PostgreSQL, one of them counts.
             if written.has(&target.table, &key) {
                 continue;
@@ -189,7 +189,7 @@ pub(super) async fn delete(
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     while let Some(batch) = batches.try_next().await? {
         for row in 0..batch.num_rows() {
-            let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+            let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
             if written.has(&target.table, &key) {
                 continue;
             }

@@ -232,7 +232,7 @@ impl Upsert<'_> {
         let mut count = 0;
         while let Some(batch) = batches.try_next().await? {
             for row in 0..batch.num_rows() {
-                let key = target.row_key(&assign_row(&batch, 0, row, &keys)?)?;
+                let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
                 let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
                 let mut after = whole.then(|| target.row(&batch, keys.len() + width, row)).transpose()?;
                 let mut mutations = vec![marker()];

@@ -11,6 +11,7 @@
 //! may not be kept, is planned as it stands, and so is each that came first.
 
 use super::Runs;
+use crate::pg::datetime::Input;
 use crate::{
     pg::{
         codec::{format::Format, parameter},
@@ -53,7 +54,8 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -
         }
         None => return None,
     };
-    let values = values.iter().zip(&prepared.parameters).map(|(value, wanted)| value.of_type(wanted));
+    let input = session.input();
+    let values = values.iter().zip(&prepared.parameters).map(|(value, wanted)| value.of_type(wanted, input.input()));
     let values = values.collect::<Result<Option<Vec<_>>>>().ok()??;
     let columns = prepared.columns.clone();
     let parameterized = Parameterized { key: Arc::new(key), prepared: Arc::new(prepared), values };
@@ -72,7 +74,7 @@ enum Literal {
 
 impl Literal {
     /// As a value of a type; `None` when the text says that it is of another.
-    fn of_type(&self, wanted: &DataType) -> Result<Option<ScalarValue>> {
+    fn of_type(&self, wanted: &DataType, input: Input<'_>) -> Result<Option<ScalarValue>> {
         let text = match self {
             _ if wanted.is_nested() => return Ok(None),
             Self::Whole(_) if !wanted.is_numeric() => return Ok(None),
@@ -85,7 +87,7 @@ impl Literal {
             return Ok(None);
         }
         let kind = types::parameter_pg_type(wanted);
-        parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted).map(Some)
+        parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted, input).map(Some)
     }
 }
 

@@ -53,7 +53,7 @@ struct Locking {
 impl Locking {
     /// The key of its row in a row of the batch, in which its columns begin at a place.
     fn key(&self, batch: &RecordBatch, from: usize, row: usize) -> Result<RowKey> {
-        self.target.row_key(&assign_row(batch, from, row, &self.target.key_columns())?)
+        self.target.row_key(&assign_row(batch, from, row, &self.target.key_columns(), self.target.input.input())?)
     }
 }
 
@@ -217,7 +217,7 @@ fn noted(rows: SendableRecordBatchStream, locking: Vec<Locking>) -> SendableReco
 
 fn note(batch: &RecordBatch, from: usize, (target, columns): (&Target, &[&TargetColumn]), lock: &Lock) -> Result<()> {
     for row in 0..batch.num_rows() {
-        lock.add(target.row_key(&assign_row(batch, from, row, columns)?)?, false)?;
+        lock.add(target.row_key(&assign_row(batch, from, row, columns, target.input.input())?)?, false)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `PREPARE` and `EXECUTE`.
 
 use super::Runs;
+use crate::pg::datetime::Input;
 use crate::{
     pg::{
         codec::{format::Format, parameter},
@@ -70,26 +71,27 @@ pub(super) async fn arguments(
         select.projection = execute.arguments.iter().enumerate().map(named).collect();
     }
     let view = session.view().await?;
+    let input = view.input.clone();
     let query_of_values = session.query(view)?;
     let plan = query_of_values.plan(&ast::Statement::Query(query)).await?;
     let batches: Vec<_> = query_of_values.run(plan).await?.try_collect().await.map_err(SqlError::from)?;
     let row = batches.iter().find(|batch| batch.num_rows() > 0);
     let row = row.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "EXECUTE without a row of values"))?;
-    let one = |(at, wanted)| value(&ScalarValue::try_from_array(row.column(at), 0)?, wanted, at + 1);
+    let one = |(at, wanted)| value(&ScalarValue::try_from_array(row.column(at), 0)?, wanted, at + 1, input.input());
     wanted.iter().enumerate().map(one).collect()
 }
 
-fn value(given: &ScalarValue, wanted: &DataType, number: usize) -> Result<ScalarValue> {
+fn value(given: &ScalarValue, wanted: &DataType, number: usize, input: Input<'_>) -> Result<ScalarValue> {
     if given.data_type() == *wanted {
         return Ok(given.clone());
     }
     let kind = types::parameter_pg_type(wanted);
     if given.is_null() {
-        return parameter::decode(None, &kind, Format::Text, wanted);
+        return parameter::decode(None, &kind, Format::Text, wanted, input);
     }
     // A literal in quotes takes the type of its parameter.
     if let Some(Some(text)) = given.try_as_str() {
-        return parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted);
+        return parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted, input);
     }
     given.cast_to(wanted).map_err(|_| {
         let (from, to) = (types::parameter_pg_type(&given.data_type()), kind.name());

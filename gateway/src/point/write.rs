@@ -189,7 +189,7 @@ impl Write {
         for (number, row) in rows.iter().enumerate() {
             let mut values = vec![Value::Null; target.columns.len()];
             for (operand, at) in row.iter().zip(named) {
-                values[*at] = self.value(*at, operand, parameters)?;
+                values[*at] = self.value(*at, operand, parameters, view)?;
             }
             let parts = key_places.iter().map(|at| values[*at].clone()).collect();
             new.push(new_row(view, target, parts, values, number as u64)?);
@@ -227,7 +227,7 @@ impl Write {
                 Some(set) => {
                     let mut mutations = vec![marker()];
                     for (at, operand) in set {
-                        let (column, value) = (&target.columns[*at], self.value(*at, operand, parameters)?);
+                        let (column, value) = (&target.columns[*at], self.value(*at, operand, parameters, view)?);
                         target.check_null(column, &value)?;
                         column.set(&value, &mut mutations)?;
                     }
@@ -241,10 +241,10 @@ impl Write {
     }
 
     /// The value of an operand, assigned to the column at a place.
-    fn value(&self, at: usize, operand: &Operand, parameters: &[ScalarValue]) -> Result<Value> {
+    fn value(&self, at: usize, operand: &Operand, parameters: &[ScalarValue], view: &View) -> Result<Value> {
         let scalar = operand_value(operand, parameters)
             .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value"))?;
-        assign_scalar(scalar, &scalar.data_type(), &self.target.columns[at])
+        assign_scalar(scalar, &scalar.data_type(), &self.target.columns[at], view.input.input())
     }
 }
 

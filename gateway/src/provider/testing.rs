@@ -277,6 +277,7 @@ impl World {
             memory: None,
             budget: None,
             path: Arc::default(),
+            input: crate::pg::datetime::OwnedInput::default(),
         }
     }
 
@@ -300,6 +301,7 @@ impl World {
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
             objects: Arc::new(NoObjects),
+            style: Arc::default(),
             path: Arc::default(),
             rows: None,
             last_values: Arc::default(),

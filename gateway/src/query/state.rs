@@ -77,6 +77,7 @@ fn make() -> SessionState {
         literals::untyped(),
     ];
     analyzer.extend(Analyzer::new().rules);
+    analyzer.push(crate::pg::plan::zoned::zoned());
     analyzer.push(checked::checked());
     analyzer.push(Arc::new(interval_order::IntervalOrder));
     analyzer.push(Arc::new(CanonicalComparisons));

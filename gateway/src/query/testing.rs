@@ -142,6 +142,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
         objects: Arc::new(NoObjects),
+        style: Arc::default(),
         path: Arc::default(),
         last_values: Arc::default(),
         pending_settings: Arc::default(),
@@ -197,7 +198,7 @@ fn rows(schema: &SchemaRef) -> RecordBatch {
     ];
     let columns = schema.fields().iter().enumerate().map(|(index, field)| {
         let column: arrow::array::StringViewArray = texts.iter().map(|row| Some(row[index])).collect();
-        crate::pg::plan::casts::convert(&(Arc::new(column) as _), field).unwrap()
+        crate::pg::plan::casts::convert(&(Arc::new(column) as _), field, crate::pg::datetime::Input::initial()).unwrap()
     });
     RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
 }

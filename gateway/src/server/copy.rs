@@ -4,6 +4,7 @@
 //! client that is faster than the store waits. A client that goes away in the middle ends the statement; what was not
 //! written then never is.
 
+use crate::pg::datetime::Style;
 use crate::{
     copy::{CopyIn, encode::CopyEncoder},
     pg::{
@@ -22,14 +23,16 @@ use crate::{
 };
 use datafusion::execution::SendableRecordBatchStream;
 use std::io;
+use std::sync::Arc;
 
 /// Begins to send the rows of a `COPY … TO STDOUT`.
 pub(crate) fn begin_out(
     rows: SendableRecordBatchStream,
     options: CopyOptions,
+    style: &Arc<Style>,
     output: &mut Output,
 ) -> Result<RowsUnderWay> {
-    let encoder = CopyEncoder::new(rows.schema(), options)?;
+    let encoder = CopyEncoder::new(rows.schema(), options, style.clone())?;
     encoder.begin(&mut output.buffer);
     Ok(RowsUnderWay::new("COPY", rows, Form::Copy(Box::new(encoder))))
 }

@@ -119,11 +119,14 @@ impl Connection {
         let formats = Format::for_each(&bind.formats, types.len(), "parameter")?;
         let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
         let values = bind.values.iter().zip(types).zip(formats).zip(wanted);
-        let values =
-            values.map(|(((value, kind), format), data)| parameter::decode(value.as_deref(), kind, format, data));
+        let input = self.session.input();
+        let values = values.map(|(((value, kind), format), data)| {
+            parameter::decode(value.as_deref(), kind, format, data, input.input())
+        });
         let values = values.collect::<Result<Vec<_>>>()?;
         let columns = prepared.as_ref().and_then(|prepared| prepared.columns.clone());
-        let encoder = columns.map(|columns| RowEncoder::new(columns, &bind.results)).transpose()?;
+        let encoder =
+            columns.map(|columns| RowEncoder::new(columns, &bind.results, self.session.style().clone())).transpose()?;
         let state = PortalState::Bound(values);
         self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state });
         reply::bind_complete(&mut self.output.buffer);
@@ -137,14 +140,14 @@ impl Connection {
                 let statement = self.session.statements.get(name)?;
                 reply::parameters(statement.types.iter().map(Type::oid), &mut self.output.buffer);
                 let columns = statement.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
-                columns.map(|columns| RowEncoder::new(columns, &[])).transpose()?
+                columns.map(|columns| RowEncoder::new(columns, &[], self.session.style().clone())).transpose()?
             }
             Target::Portal(name) => match self.portals.get(name) {
                 Some(portal) => portal.encoder.clone(),
                 // A cursor of DECLARE is a portal too: drivers ask for its columns before they FETCH.
                 None => {
                     let columns = self.session.cursor_columns(name).ok_or_else(|| no_portal(name))?;
-                    Some(RowEncoder::new(columns, &[])?)
+                    Some(RowEncoder::new(columns, &[], self.session.style().clone())?)
                 }
             },
         };
@@ -191,13 +194,14 @@ impl Connection {
                 Outcome::Rows { tag, rows, needs } => {
                     let encoder = match &portal.encoder {
                         Some(encoder) => encoder.clone(),
-                        None => RowEncoder::new(rows.schema(), &portal.formats)?,
+                        None => RowEncoder::new(rows.schema(), &portal.formats, session.style().clone())?,
                     };
                     portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)), needs);
                 }
                 // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.
                 Outcome::CopyOut { rows, options } => {
-                    let sent = copy::begin_out(rows, options, output)?.send(None, &mut guard, output).await?;
+                    let sent =
+                        copy::begin_out(rows, options, session.style(), output)?.send(None, &mut guard, output).await?;
                     return Ok(Reply::Complete(sent.unwrap_or_default()));
                 }
                 Outcome::CopyIn(copy) => {

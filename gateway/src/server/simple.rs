@@ -83,12 +83,12 @@ impl Connection {
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
             Outcome::Rows { tag, rows, .. } => {
-                let encoder = RowEncoder::new(columns(&prepared, &rows.schema()), &[])?;
+                let encoder = RowEncoder::new(columns(&prepared, &rows.schema()), &[], session.style().clone())?;
                 encoder.describe(&mut output.buffer);
                 RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?
             }
             Outcome::CopyOut { rows, options } => {
-                copy::begin_out(rows, options, output)?.send(None, &mut guard, output).await?
+                copy::begin_out(rows, options, session.style(), output)?.send(None, &mut guard, output).await?
             }
             Outcome::CopyIn(copy) => Some(copy::take(*copy, &mut guard, session, output).await?),
             Outcome::Done(tag) => Some(tag),

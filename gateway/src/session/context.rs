@@ -59,6 +59,7 @@ impl Session {
             now_micros,
             transaction_micros: self.began_micros().unwrap_or(now_micros),
             snapshot: view.snapshot.clone(),
+            style: self.settings.style().clone(),
             settings: self.settings(),
             rows: Some(view.rows.clone()),
             last_values: self.last_values.clone(),

@@ -1,7 +1,10 @@
 //! Values of settings: what each takes, and how it is written.
 
 use super::fixed;
-use crate::pg::error::{Result, SqlError, SqlState};
+use crate::pg::{
+    datetime::settings,
+    error::{Result, SqlError, SqlState},
+};
 use keyspan_catalog::{SqlType, Value};
 
 /// Bytes of a value that is any text: each statement has a copy of all of them.
@@ -25,6 +28,10 @@ pub(super) enum Takes {
     Millis,
     /// A timestamptz from 1970 on, or nothing.
     Timestamp,
+    /// A time zone.
+    Zone,
+    /// A style of dates and an order of their numbers.
+    DateStyle,
     /// Any text.
     Text,
     /// The role of the session: it can only be the one that it has.
@@ -35,7 +42,8 @@ pub(super) enum Takes {
 
 impl Takes {
     /// The value in its normal form.
-    pub(super) fn read(&self, name: &str, value: &str) -> Result<String> {
+    /// `current` is the value that it has.
+    pub(super) fn read(&self, name: &str, value: &str, current: &str) -> Result<String> {
         let lower = value.to_lowercase();
         let wrong = || {
             let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
@@ -55,6 +63,12 @@ impl Takes {
                 Some(_) => Err(wrong().with_hint("Cells have no timestamp before 1970.")),
                 None => Err(wrong().with_hint("It takes a time such as \"2026-11-01 12:00+00\", or nothing.")),
             },
+            Self::Zone => Ok(settings::time_zone(value)?.name().to_owned()),
+            Self::DateStyle => {
+                let initial = settings::date_style("iso, mdy", Default::default())?;
+                let before = settings::date_style(current, initial).unwrap_or(initial);
+                Ok(settings::date_style_shown(settings::date_style(value, before)?))
+            }
             Self::Bool => read_bool(&lower).map(on_off).ok_or_else(wrong),
             Self::OnlyBool(only) => match read_bool(&lower) {
                 Some(value) if value == *only => Ok(on_off(value)),

@@ -8,6 +8,7 @@ use arrow::{
 use bytes::{BufMut, BytesMut};
 use keyspan_pg::{
     codec::{column::Column, format::Format},
+    datetime::Style,
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -20,18 +21,19 @@ pub struct RowEncoder {
     schema: SchemaRef,
     kinds: Arc<[Type]>,
     formats: Arc<[Format]>,
+    style: Arc<Style>,
 }
 
 impl RowEncoder {
     /// An encoder for rows of `schema`, in the formats of a Bind message: none (all columns are text), one for all
-    /// columns, or one for each.
+    /// columns, or one for each. Text is in a session's style.
     ///
     /// # Errors
     /// 08P01 for any other number of formats.
-    pub fn new(schema: SchemaRef, formats: &[Format]) -> Result<Self> {
+    pub fn new(schema: SchemaRef, formats: &[Format], style: Arc<Style>) -> Result<Self> {
         let formats = Format::for_each(formats, schema.fields().len(), "column")?.into();
         let kinds = schema.fields().iter().map(|field| types::pg_type(field)).collect();
-        Ok(Self { schema, kinds, formats })
+        Ok(Self { schema, kinds, formats, style })
     }
 
     /// Writes the RowDescription message.
@@ -66,7 +68,7 @@ impl RowEncoder {
             if types::pg_type(&Field::new("", array.data_type().clone(), true))
                 == types::pg_type(&Field::new("", field.data_type().clone(), true))
             {
-                return Ok(Column::new(array, kind, *format)?.padded(field));
+                return Ok(Column::new(array, kind, *format, &self.style)?.padded(field));
             }
             let fraction = match array.data_type() {
                 arrow::datatypes::DataType::Decimal128(_, scale) => *scale > 0,
@@ -80,7 +82,7 @@ impl RowEncoder {
                 )));
             }
             let array = cast(array, field.data_type()).map_err(|error| faulty(error.to_string()))?;
-            Ok(Column::new(&array, kind, *format)?.padded(field))
+            Ok(Column::new(&array, kind, *format, &self.style)?.padded(field))
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })
     }

@@ -170,7 +170,7 @@ pub fn value(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let (kind, target) = &kinds[usize::from(first >> 1) % kinds.len()];
     let format = if first % 2 == 0 { Format::Text } else { Format::Binary };
-    match parameter::decode(Some(rest), kind, format, target) {
+    match parameter::decode(Some(rest), kind, format, target, keyspan_pg::datetime::Input::initial()) {
         Ok(value) => assert_eq!(value.data_type(), *target, "a value has its type"),
         Err(error) => assert!(
             ["22", "08", "0A"].contains(&&error.state.0[..2]),

@@ -5,6 +5,7 @@
 
 use crate::{
     codec::{float, format::Format, json, list, numeric, time},
+    datetime::{Style, encode},
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -47,8 +48,8 @@ impl Column {
     ///
     /// # Errors
     /// 0A000 for a type that the protocol has no form for.
-    pub fn new(array: &ArrayRef, kind: &Type, format: Format) -> Result<Self> {
-        Ok(Self { nulls: array.logical_nulls(), write: writer(array, kind, format)?, characters_min: 0 })
+    pub fn new(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Result<Self> {
+        Ok(Self { nulls: array.logical_nulls(), write: writer(array, kind, format, style)?, characters_min: 0 })
     }
 
     /// The same as a field tells: a `char(n)` is padded with blanks.
@@ -110,7 +111,7 @@ macro_rules! bytes {
     }};
 }
 
-fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
+fn writer(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Result<Write> {
     let binary = format == Format::Binary;
     Ok(match array.data_type() {
         DataType::Null => Box::new(|_, _| Ok(())),
@@ -133,6 +134,14 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
         DataType::Float16 if binary => each::<Float16Type>(array, |value, out| out.put_f32(value.to_f32())),
         DataType::Float32 if binary => each::<Float32Type>(array, |value, out| out.put_f32(value)),
         DataType::Float64 if binary => each::<Float64Type>(array, |value, out| out.put_f64(value)),
+        DataType::Float32 if style.extra_float_digits <= 0 => {
+            let digits = float::digits(float::F32_DIGITS, style.extra_float_digits);
+            each::<Float32Type>(array, move |value, out| float::write_rounded(f64::from(value), digits, out))
+        }
+        DataType::Float64 if style.extra_float_digits <= 0 => {
+            let digits = float::digits(float::F64_DIGITS, style.extra_float_digits);
+            each::<Float64Type>(array, move |value, out| float::write_rounded(value, digits, out))
+        }
         DataType::Float16 => each::<Float16Type>(array, |value, out| float::write_f32(value.to_f32(), out)),
         DataType::Float32 => each::<Float32Type>(array, float::write_f32),
         DataType::Float64 => each::<Float64Type>(array, float::write_f64),
@@ -147,59 +156,60 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
         DataType::Utf8 => bytes!(array.as_string::<i32>(), Bytes::of_text(kind, binary)),
         DataType::LargeUtf8 => bytes!(array.as_string::<i64>(), Bytes::of_text(kind, binary)),
         DataType::Utf8View => bytes!(array.as_string_view(), Bytes::of_text(kind, binary)),
-        DataType::Binary => bytes!(array.as_binary::<i32>(), Bytes::of_bytes(kind, binary)),
-        DataType::LargeBinary => bytes!(array.as_binary::<i64>(), Bytes::of_bytes(kind, binary)),
-        DataType::BinaryView => bytes!(array.as_binary_view(), Bytes::of_bytes(kind, binary)),
-        DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary(), Bytes::of_bytes(kind, binary)),
-        DataType::Dictionary(_, value) => writer(&plain(array, value)?, kind, format)?,
-        DataType::RunEndEncoded(_, value) => writer(&plain(array, value.data_type())?, kind, format)?,
-        DataType::Map(..) | DataType::Struct(_) => nested_json(array, kind, binary)?,
+        DataType::Binary => bytes!(array.as_binary::<i32>(), Bytes::of_bytes(kind, binary, style)),
+        DataType::LargeBinary => bytes!(array.as_binary::<i64>(), Bytes::of_bytes(kind, binary, style)),
+        DataType::BinaryView => bytes!(array.as_binary_view(), Bytes::of_bytes(kind, binary, style)),
+        DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary(), Bytes::of_bytes(kind, binary, style)),
+        DataType::Dictionary(_, value) => writer(&plain(array, value)?, kind, format, style)?,
+        DataType::RunEndEncoded(_, value) => writer(&plain(array, value.data_type())?, kind, format, style)?,
+        DataType::Map(..) | DataType::Struct(_) => nested_json(array, kind, binary, style)?,
         DataType::List(..)
         | DataType::LargeList(..)
         | DataType::FixedSizeList(..)
         | DataType::ListView(..)
-        | DataType::LargeListView(..) => list::writer(array, kind, format)?,
+        | DataType::LargeListView(..) => list::writer(array, kind, format, style)?,
         DataType::Union(..) => return Err(SqlError::unsupported("a column of a union type")),
-        _ => temporal(array, kind, binary),
+        _ => temporal(array, kind, (!binary).then_some(style)),
     })
 }
 
-fn temporal(array: &ArrayRef, kind: &Type, binary: bool) -> Write {
+/// Dates and times: in text of a style, or in binary.
+fn temporal(array: &ArrayRef, kind: &Type, style: Option<&Style>) -> Write {
     match array.data_type() {
-        DataType::Date32 => date::<Date32Type>(array, binary, Some),
-        DataType::Date64 => date::<Date64Type>(array, binary, |millis| match millis {
+        DataType::Date32 => date::<Date32Type>(array, style, Some),
+        DataType::Date64 => date::<Date64Type>(array, style, |millis| match millis {
             i64::MIN => Some(i32::MIN),
             i64::MAX => Some(i32::MAX),
             millis => i32::try_from(millis.div_euclid(MICROS_PER_DAY / 1_000)).ok(),
         }),
         DataType::Time32(TimeUnit::Second) => {
-            clock::<Time32SecondType>(array, binary, |value| i64::from(value) * 1_000_000)
+            clock::<Time32SecondType>(array, style, |value| i64::from(value) * 1_000_000)
         }
-        DataType::Time32(_) => clock::<Time32MillisecondType>(array, binary, |value| i64::from(value) * 1_000),
-        DataType::Time64(TimeUnit::Nanosecond) => clock::<Time64NanosecondType>(array, binary, |value| value / 1_000),
-        DataType::Time64(_) => clock::<Time64MicrosecondType>(array, binary, |value| value),
+        DataType::Time32(_) => clock::<Time32MillisecondType>(array, style, |value| i64::from(value) * 1_000),
+        DataType::Time64(TimeUnit::Nanosecond) => clock::<Time64NanosecondType>(array, style, |value| value / 1_000),
+        DataType::Time64(_) => clock::<Time64MicrosecondType>(array, style, |value| value),
         DataType::Timestamp(unit, zone) => {
             let zoned = zone.is_some() || *kind == Type::TIMESTAMPTZ;
             match unit {
-                TimeUnit::Second => timestamp::<TimestampSecondType>(array, zoned, binary, *unit),
-                TimeUnit::Millisecond => timestamp::<TimestampMillisecondType>(array, zoned, binary, *unit),
-                TimeUnit::Microsecond => timestamp::<TimestampMicrosecondType>(array, zoned, binary, *unit),
-                TimeUnit::Nanosecond => timestamp::<TimestampNanosecondType>(array, zoned, binary, *unit),
+                TimeUnit::Second => timestamp::<TimestampSecondType>(array, zoned, style, *unit),
+                TimeUnit::Millisecond => timestamp::<TimestampMillisecondType>(array, zoned, style, *unit),
+                TimeUnit::Microsecond => timestamp::<TimestampMicrosecondType>(array, zoned, style, *unit),
+                TimeUnit::Nanosecond => timestamp::<TimestampNanosecondType>(array, zoned, style, *unit),
             }
         }
         DataType::Duration(unit) => match unit {
-            TimeUnit::Second => duration::<DurationSecondType>(array, binary, *unit),
-            TimeUnit::Millisecond => duration::<DurationMillisecondType>(array, binary, *unit),
-            TimeUnit::Microsecond => duration::<DurationMicrosecondType>(array, binary, *unit),
-            TimeUnit::Nanosecond => duration::<DurationNanosecondType>(array, binary, *unit),
+            TimeUnit::Second => duration::<DurationSecondType>(array, style, *unit),
+            TimeUnit::Millisecond => duration::<DurationMillisecondType>(array, style, *unit),
+            TimeUnit::Microsecond => duration::<DurationMicrosecondType>(array, style, *unit),
+            TimeUnit::Nanosecond => duration::<DurationNanosecondType>(array, style, *unit),
         },
         DataType::Interval(IntervalUnit::YearMonth) => {
-            interval::<IntervalYearMonthType>(array, binary, |months| Some((months, 0, 0)))
+            interval::<IntervalYearMonthType>(array, style, |months| Some((months, 0, 0)))
         }
-        DataType::Interval(IntervalUnit::DayTime) => interval::<IntervalDayTimeType>(array, binary, |value| {
+        DataType::Interval(IntervalUnit::DayTime) => interval::<IntervalDayTimeType>(array, style, |value| {
             Some((0, value.days, i64::from(value.milliseconds) * 1_000))
         }),
-        _ => interval::<IntervalMonthDayNanoType>(array, binary, |value| {
+        _ => interval::<IntervalMonthDayNanoType>(array, style, |value| {
             Some((value.months, value.days, value.nanoseconds / 1_000))
         }),
     }
@@ -274,15 +284,16 @@ fn wide_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {
 
 fn date<T: ArrowPrimitiveType>(
     array: &ArrayRef,
-    binary: bool,
+    style: Option<&Style>,
     days: impl Fn(T::Native) -> Option<i32> + Send + Sync + 'static,
 ) -> Write {
+    let style = style.cloned();
     fallible::<T>(array, move |value, out| {
         let days = days(value).ok_or_else(|| out_of_range("date"))?;
-        match days {
-            days if !binary => time::write_date(days, out),
-            i32::MIN | i32::MAX => out.put_i32(days),
-            days => out.put_i32(days.checked_sub(time::EPOCH_DAYS).ok_or_else(|| out_of_range("date"))?),
+        match (days, &style) {
+            (days, Some(style)) => encode::date(days, style, out),
+            (i32::MIN | i32::MAX, None) => out.put_i32(days),
+            (days, None) => out.put_i32(days.checked_sub(time::EPOCH_DAYS).ok_or_else(|| out_of_range("date"))?),
         }
         Ok(())
     })
@@ -290,9 +301,10 @@ fn date<T: ArrowPrimitiveType>(
 
 fn clock<T: ArrowPrimitiveType>(
     array: &ArrayRef,
-    binary: bool,
+    style: Option<&Style>,
     micros: impl Fn(T::Native) -> i64 + Send + Sync + 'static,
 ) -> Write {
+    let binary = style.is_none();
     each::<T>(array, move |value, out| {
         if binary {
             out.put_i64(micros(value));
@@ -316,16 +328,16 @@ fn micros(value: i64, unit: TimeUnit) -> Option<i64> {
 fn timestamp<T: ArrowPrimitiveType<Native = i64>>(
     array: &ArrayRef,
     zoned: bool,
-    binary: bool,
+    style: Option<&Style>,
     unit: TimeUnit,
 ) -> Write {
-    let zone = if zoned { "+00" } else { "" };
+    let style = style.cloned();
     fallible::<T>(array, move |value, out| {
         let micros = micros(value, unit).ok_or_else(|| out_of_range("timestamp"))?;
-        match micros {
-            micros if !binary => time::write_timestamp(micros, zone, out),
-            i64::MIN | i64::MAX => out.put_i64(micros),
-            micros => {
+        match (micros, &style) {
+            (micros, Some(style)) => encode::timestamp(micros, zoned, style, out),
+            (i64::MIN | i64::MAX, None) => out.put_i64(micros),
+            (micros, None) => {
                 out.put_i64(micros.checked_sub(time::EPOCH_MICROS).ok_or_else(|| out_of_range("timestamp"))?);
             }
         }
@@ -334,8 +346,8 @@ fn timestamp<T: ArrowPrimitiveType<Native = i64>>(
 }
 
 /// A difference of timestamps: whole days apart from the rest, as PostgreSQL subtracts.
-fn duration<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, binary: bool, unit: TimeUnit) -> Write {
-    interval::<T>(array, binary, move |value| {
+fn duration<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, style: Option<&Style>, unit: TimeUnit) -> Write {
+    interval::<T>(array, style, move |value| {
         let micros = micros(value, unit)?;
         Some((0, i32::try_from(micros / MICROS_PER_DAY).ok()?, micros % MICROS_PER_DAY))
     })
@@ -344,17 +356,18 @@ fn duration<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, binary: bool,
 /// `parts` gives months, days and microseconds.
 fn interval<T: ArrowPrimitiveType>(
     array: &ArrayRef,
-    binary: bool,
+    style: Option<&Style>,
     parts: impl Fn(T::Native) -> Option<(i32, i32, i64)> + Send + Sync + 'static,
 ) -> Write {
+    let style = style.cloned();
     fallible::<T>(array, move |value, out| {
         let (months, days, micros) = parts(value).ok_or_else(|| out_of_range("interval"))?;
-        if binary {
+        if let Some(style) = &style {
+            encode::interval(months, days, micros, style, out);
+        } else {
             out.put_i64(micros);
             out.put_i32(days);
             out.put_i32(months);
-        } else {
-            time::write_interval(months, days, micros, out);
         }
         Ok(())
     })
@@ -364,8 +377,8 @@ fn out_of_range(what: &str) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 
-fn nested_json(array: &ArrayRef, kind: &Type, binary: bool) -> Result<Write> {
-    let json = json::writer(array, None)?;
+fn nested_json(array: &ArrayRef, kind: &Type, binary: bool, style: &Style) -> Result<Write> {
+    let json = json::writer(array, None, style)?;
     let version = binary && *kind == Type::JSONB;
     Ok(Box::new(move |row, out| {
         if version {
@@ -389,6 +402,8 @@ enum Bytes {
     Raw,
     Jsonb,
     Hex,
+    /// Bytes that are no letters as `\\000`.
+    Escape,
     Uuid,
 }
 
@@ -397,10 +412,11 @@ impl Bytes {
         if binary && *kind == Type::JSONB { Self::Jsonb } else { Self::Raw }
     }
 
-    fn of_bytes(kind: &Type, binary: bool) -> Self {
+    fn of_bytes(kind: &Type, binary: bool, style: &Style) -> Self {
         match *kind {
             _ if binary => Self::Raw,
             Type::UUID => Self::Uuid,
+            _ if style.bytea_escape => Self::Escape,
             _ => Self::Hex,
         }
     }
@@ -417,6 +433,7 @@ impl Bytes {
                 out.reserve(bytes.len() * 2);
                 bytes.iter().for_each(|byte| put_hex(*byte, out));
             }
+            Self::Escape => encode::escaped(bytes, out),
             Self::Uuid => {
                 for (at, byte) in bytes.iter().enumerate() {
                     if matches!(at, 4 | 6 | 8 | 10) {

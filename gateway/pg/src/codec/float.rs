@@ -21,6 +21,27 @@ pub fn write_f32(value: f32, out: &mut BytesMut) {
     }
 }
 
+/// Digits of a `double precision` that are always right.
+pub const F64_DIGITS: i8 = 15;
+/// Digits of a `real` that are always right.
+pub const F32_DIGITS: i8 = 6;
+
+/// How many digits a float has by `extra_float_digits`, where that is 0 or less.
+pub fn digits(always: i8, extra: i8) -> usize {
+    usize::try_from(always.saturating_add(extra)).map_or(1, |digits| digits.max(1))
+}
+
+/// Writes a float rounded to a number of digits, as C's `%.*g` does.
+pub fn write_rounded(value: f64, digits: usize, out: &mut BytesMut) {
+    match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
+        Some(text) => out.put_slice(text),
+        None => {
+            let text = format!("{value:.*e}", digits.saturating_sub(1));
+            reformat(&text, i32::try_from(digits).unwrap_or(i32::MAX), out);
+        }
+    }
+}
+
 fn special(nan: bool, infinite: bool, negative: bool) -> Option<&'static [u8]> {
     match (nan, infinite, negative) {
         (true, ..) => Some(b"NaN"),

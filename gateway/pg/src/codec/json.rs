@@ -9,6 +9,7 @@ use crate::{
         format::Format,
         list,
     },
+    datetime::Style,
     error::Result,
     types,
 };
@@ -23,9 +24,9 @@ use pgwire::api::Type;
 ///
 /// # Errors
 /// 0A000 for a type that the protocol has no form for.
-pub fn writer(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
+pub fn writer(array: &ArrayRef, field: Option<&Field>, style: &Style) -> Result<Write> {
     let nulls = array.logical_nulls();
-    let write = not_null(array, field)?;
+    let write = not_null(array, field, style)?;
     Ok(Box::new(move |row, out| {
         if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             out.put_slice(b"null");
@@ -35,18 +36,18 @@ pub fn writer(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
     }))
 }
 
-fn not_null(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
+fn not_null(array: &ArrayRef, field: Option<&Field>, style: &Style) -> Result<Write> {
     match array.data_type() {
         DataType::Struct(fields) => {
             let columns = array.as_struct().columns().iter().zip(fields);
             let members: Vec<(Vec<u8>, Write)> = columns
-                .map(|(column, field)| Ok((quoted(field.name()), writer(column, Some(field))?)))
+                .map(|(column, field)| Ok((quoted(field.name()), writer(column, Some(field), style)?)))
                 .collect::<Result<_>>()?;
             Ok(Box::new(move |row, out| write_object(members.iter().map(|(name, write)| (name, write)), row, out)))
         }
         DataType::Map(..) => {
             let map = array.as_map();
-            let (keys, values) = (text_of(map.keys())?, writer(map.values(), None)?);
+            let (keys, values) = (text_of(map.keys(), style)?, writer(map.values(), None, style)?);
             let offsets = map.offsets().clone();
             Ok(Box::new(move |row, out| {
                 out.put_u8(b'{');
@@ -66,7 +67,7 @@ fn not_null(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
         | DataType::ListView(item)
         | DataType::LargeListView(item) => {
             let (items, range) = list::parts(array)?;
-            let items = writer(&items, Some(item))?;
+            let items = writer(&items, Some(item), style)?;
             Ok(Box::new(move |row, out| {
                 out.put_u8(b'[');
                 for (at, item) in range(row).enumerate() {
@@ -78,13 +79,14 @@ fn not_null(array: &ArrayRef, field: Option<&Field>) -> Result<Write> {
             }))
         }
         data => {
-            scalar(array, &field.map_or_else(|| types::pg_type(&Field::new("", data.clone(), true)), types::pg_type))
+            let kind = field.map_or_else(|| types::pg_type(&Field::new("", data.clone(), true)), types::pg_type);
+            scalar(array, &kind, style)
         }
     }
 }
 
-fn scalar(array: &ArrayRef, kind: &Type) -> Result<Write> {
-    let column = Column::new(array, kind, Format::Text)?;
+fn scalar(array: &ArrayRef, kind: &Type, style: &Style) -> Result<Write> {
+    let column = Column::new(array, kind, Format::Text, style)?;
     Ok(match *kind {
         Type::BOOL => Box::new(move |row, out| {
             let at = out.len();
@@ -112,9 +114,9 @@ fn scalar(array: &ArrayRef, kind: &Type) -> Result<Write> {
 }
 
 /// Values as JSON strings, whatever their type.
-fn text_of(array: &ArrayRef) -> Result<Write> {
+fn text_of(array: &ArrayRef, style: &Style) -> Result<Write> {
     let kind = types::pg_type(&Field::new("", array.data_type().clone(), true));
-    Ok(text_of_column(Column::new(array, &kind, Format::Text)?))
+    Ok(text_of_column(Column::new(array, &kind, Format::Text, style)?))
 }
 
 fn text_of_column(column: Column) -> Write {

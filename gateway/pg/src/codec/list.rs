@@ -10,6 +10,7 @@ use crate::{
         column::{Column, Write},
         format::Format,
     },
+    datetime::Style,
     error::{Result, SqlError},
 };
 use arrow::{
@@ -25,7 +26,7 @@ use tokio_postgres::types::Kind;
 ///
 /// # Errors
 /// 0A000 for items of a type that the protocol has no form for.
-pub fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
+pub fn writer(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Result<Write> {
     let (values, range) = parts(array)?;
     let nested = is_list(values.data_type());
     let (item_kind, item_format) = match kind.kind() {
@@ -36,7 +37,7 @@ pub fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
         _ => (Type::TEXT, Format::Text),
     };
     let vector = matches!(*kind, Type::INT2_VECTOR | Type::OID_VECTOR);
-    let items = Column::new(&values, &item_kind, item_format)?;
+    let items = Column::new(&values, &item_kind, item_format, style)?;
     Ok(match format {
         Format::Text if vector => Box::new(move |row, out| write_vector(&items, range(row), out)),
         Format::Text => Box::new(move |row, out| write_text(&items, range(row), nested, out)),

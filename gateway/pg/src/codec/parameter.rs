@@ -5,6 +5,7 @@ use crate::{
         format::{Format, utf8},
         numeric, parse, time,
     },
+    datetime::Input,
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -25,11 +26,17 @@ use tokio_postgres::types::Kind;
 /// 22P02 or 22P03 for bytes that no value of the type has, 22003 or 22008 for one out of range, 0A000 for a type
 /// unknown here in binary.
 #[inline]
-pub fn decode(bytes: Option<&[u8]>, kind: &Type, format: Format, target: &DataType) -> Result<ScalarValue> {
+pub fn decode(
+    bytes: Option<&[u8]>,
+    kind: &Type,
+    format: Format,
+    target: &DataType,
+    input: Input<'_>,
+) -> Result<ScalarValue> {
     let Some(bytes) = bytes else { return null(target) };
     let value = match format {
-        Format::Text => of_text(utf8(bytes)?, kind, target)?,
-        Format::Binary => of_binary(bytes, kind, target)?,
+        Format::Text => of_text(utf8(bytes)?, kind, target, input)?,
+        Format::Binary => of_binary(bytes, kind, target, input)?,
     };
     if value.data_type() == *target || *target == DataType::Null {
         return Ok(value);
@@ -90,7 +97,7 @@ fn invalid_text(kind: &Type, shown: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
 }
 
-fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
+fn of_text(text: &str, kind: &Type, target: &DataType, input: Input<'_>) -> Result<ScalarValue> {
     let invalid = || invalid_text(kind, &format!("\"{text}\""));
     let trimmed = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     Ok(match *kind {
@@ -113,18 +120,18 @@ fn of_text(text: &str, kind: &Type, target: &DataType) -> Result<ScalarValue> {
         }
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(invalid)?)),
         Type::UUID => uuid_value(*uuid::Uuid::parse_str(trimmed).map_err(|_| invalid())?.as_bytes(), target),
-        Type::TIMESTAMP => micros_value(parse::timestamp(trimmed, false)?, kind),
-        Type::TIMESTAMPTZ => micros_value(parse::timestamp(trimmed, true)?, kind),
-        Type::DATE => ScalarValue::Date32(Some(parse::date(trimmed)?)),
-        Type::TIME => ScalarValue::Time64Microsecond(Some(parse::time(trimmed)?)),
-        Type::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(parse::interval(trimmed)?)),
+        Type::TIMESTAMP => micros_value(parse::timestamp(trimmed, false, input)?, kind),
+        Type::TIMESTAMPTZ => micros_value(parse::timestamp(trimmed, true, input)?, kind),
+        Type::DATE => ScalarValue::Date32(Some(parse::date(trimmed, input)?)),
+        Type::TIME => ScalarValue::Time64Microsecond(Some(parse::time(trimmed, input)?)),
+        Type::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(parse::interval(trimmed, input)?)),
         Type::JSON | Type::JSONB => {
             serde_json::from_str::<serde::de::IgnoredAny>(text)
                 .map_err(|error| invalid_text(kind, &format!("\"{text}\"")).with_detail(format!("{error}.")))?;
             ScalarValue::Utf8(Some(text.to_owned()))
         }
         _ => match kind.kind() {
-            Kind::Array(item) => array_of_text(text, item, target).ok_or_else(|| {
+            Kind::Array(item) => array_of_text(text, item, target, input).ok_or_else(|| {
                 let message = format!("malformed array literal: \"{text}\"");
                 SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message)
             })??,
@@ -207,7 +214,7 @@ fn uuid_value(bytes: [u8; 16], target: &DataType) -> ScalarValue {
     ScalarValue::Utf8(Some(uuid::Uuid::from_bytes(bytes).to_string()))
 }
 
-fn of_binary(bytes: &[u8], kind: &Type, target: &DataType) -> Result<ScalarValue> {
+fn of_binary(bytes: &[u8], kind: &Type, target: &DataType, input: Input<'_>) -> Result<ScalarValue> {
     let invalid = || {
         let message = format!("incorrect binary data format for a parameter of type {}", name(kind));
         SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, message)
@@ -254,13 +261,13 @@ fn of_binary(bytes: &[u8], kind: &Type, target: &DataType) -> Result<ScalarValue
         }
         Type::INTERVAL => interval(bytes).ok_or_else(invalid)?,
         Type::JSONB => match bytes {
-            [1, rest @ ..] => of_text(utf8(rest)?, kind, target)?,
+            [1, rest @ ..] => of_text(utf8(rest)?, kind, target, input)?,
             _ => return Err(invalid()),
         },
-        Type::JSON => of_text(utf8(bytes)?, kind, target)?,
+        Type::JSON => of_text(utf8(bytes)?, kind, target, input)?,
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CHAR => text()?,
         _ => match kind.kind() {
-            Kind::Array(item) => array_of_binary(bytes, item, target).ok_or_else(invalid)??,
+            Kind::Array(item) => array_of_binary(bytes, item, target, input).ok_or_else(invalid)??,
             _ => return Err(SqlError::unsupported(format!("a binary parameter of type {}", name(kind)))),
         },
     })
@@ -299,7 +306,7 @@ fn list(items: Vec<ScalarValue>, data: DataType) -> Result<ScalarValue> {
 }
 
 /// `None` for bytes that are no array of one dimension.
-fn array_of_binary(mut bytes: &[u8], item: &Type, target: &DataType) -> Option<Result<ScalarValue>> {
+fn array_of_binary(mut bytes: &[u8], item: &Type, target: &DataType, input: Input<'_>) -> Option<Result<ScalarValue>> {
     let data = item_type(target, item);
     let dimensions = bytes.try_get_i32().ok()?;
     bytes.try_get_i32().ok()?;
@@ -319,7 +326,7 @@ fn array_of_binary(mut bytes: &[u8], item: &Type, target: &DataType) -> Option<R
             Ok(length) => Some(bytes.split_off(..length)?),
             Err(_) => None,
         };
-        match decode(value, item, Format::Binary, &data) {
+        match decode(value, item, Format::Binary, &data, input) {
             Ok(value) => items.push(value),
             Err(error) => return Some(Err(error)),
         }
@@ -328,7 +335,7 @@ fn array_of_binary(mut bytes: &[u8], item: &Type, target: &DataType) -> Option<R
 }
 
 /// `None` for text that is no array of one dimension.
-fn array_of_text(text: &str, item: &Type, target: &DataType) -> Option<Result<ScalarValue>> {
+fn array_of_text(text: &str, item: &Type, target: &DataType, input: Input<'_>) -> Option<Result<ScalarValue>> {
     let data = item_type(target, item);
     let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.chars().peekable();
     let mut items = Vec::new();
@@ -354,7 +361,7 @@ fn array_of_text(text: &str, item: &Type, target: &DataType) -> Option<Result<Sc
             return None;
         }
         let is_null = !quoted && value.eq_ignore_ascii_case("null");
-        match decode((!is_null).then_some(value.as_bytes()), item, Format::Text, &data) {
+        match decode((!is_null).then_some(value.as_bytes()), item, Format::Text, &data, input) {
             Ok(value) => items.push(value),
             Err(error) => return Some(Err(error)),
         }

@@ -1,18 +1,12 @@
 //! Reads values of PostgreSQL's types from text. Pure.
 
-use crate::error::{Result, SqlError, SqlState};
-use arrow::array::timezone::Tz;
-use arrow::datatypes::IntervalMonthDayNano;
-use chrono::{NaiveDateTime, TimeZone};
-use keyspan_catalog::value::{
-    array,
-    calendar::{MICROS_PER_DAY, days_from_civil, is_date, is_timestamp},
-    clock::{TimeError, parse_time},
-    interval::{Interval, IntervalError},
+use crate::{
+    datetime::{Input, moments, spans},
+    error::{Result, SqlError, SqlState},
 };
+use arrow::datatypes::IntervalMonthDayNano;
+use keyspan_catalog::value::array;
 use std::{collections::BTreeMap, str::FromStr};
-
-const MICROS: i64 = 1_000_000;
 
 fn invalid(kind: &str, text: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {kind}: \"{text}\""))
@@ -218,257 +212,36 @@ fn plain(number: &str) -> String {
     format!("{sign}{lead}{bare}")
 }
 
-fn bad_time(kind: &str, text: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_DATETIME_FORMAT, format!("invalid input syntax for type {kind}: \"{text}\""))
-}
-
-fn no_such_time(text: &str) -> SqlError {
-    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
-}
-
 /// A date: days since 1970; the infinities are the ends of the range.
-pub fn date(text: &str) -> Result<i32> {
-    let trimmed = text.trim();
-    match trimmed.to_lowercase().as_str() {
-        "infinity" => return Ok(i32::MAX),
-        "-infinity" => return Ok(i32::MIN),
-        "epoch" => return Ok(0),
-        _ => {}
-    }
-    let (plain, before_christ) = era(trimmed);
-    let days = match worded(plain) {
-        Some(fields) => day_of(fields, before_christ, text)?,
-        None => {
-            let day = plain.split(['T', ' ']).next().unwrap_or(plain);
-            if day.len() != plain.len() {
-                timestamp(trimmed, false)?;
-            }
-            calendar(day, before_christ, "date", text)?
-        }
-    };
-    let held = i32::try_from(days).ok().filter(|days| is_date(*days));
-    held.ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\"")))
-}
-
-/// The text without `BC` or `AD` at its end, and whether it was the first.
-fn era(text: &str) -> (&str, bool) {
-    let split = text.len().checked_sub(2).and_then(|at| text.split_at_checked(at));
-    let is_word = |rest: &str| rest.ends_with(|c: char| c == ' ' || c.is_ascii_digit());
-    match split {
-        Some((rest, era)) if era.eq_ignore_ascii_case("bc") && is_word(rest) => (rest.trim_end(), true),
-        Some((rest, era)) if era.eq_ignore_ascii_case("ad") && is_word(rest) => (rest.trim_end(), false),
-        _ => (text, false),
-    }
-}
-
-/// The day of a year, month and day. The year before the first is 1 BC.
-fn day_of((year, month, day): (u32, u32, u32), before_christ: bool, whole: &str) -> Result<i64> {
-    let counted = i64::from(year);
-    let days = match (year, before_christ) {
-        (0, _) => None,
-        (_, true) => days_from_civil(1 - counted, month, day),
-        (_, false) => days_from_civil(counted, month, day),
-    };
-    days.ok_or_else(|| no_such_time(whole))
-}
-
-fn calendar(day: &str, before_christ: bool, kind: &str, whole: &str) -> Result<i64> {
-    let parts: Vec<_> = day.split('-').collect();
-    let numbers: Option<Vec<u32>> = parts.iter().map(|part| digits(part)).collect();
-    let fields = match (numbers.as_deref(), day.len()) {
-        (Some(&[year, month, day]), _) if parts[0].len() >= 4 => (year, month, day),
-        (Some(&[packed]), 8) => (packed / 10_000, packed / 100 % 100, packed % 100),
-        _ => worded(day).ok_or_else(|| bad_time(kind, whole))?,
-    };
-    day_of(fields, before_christ, whole)
-}
-
-/// Year, month and day of `1/8/1999`, `1999-Jan-08`, `08-Jan-1999` and `January 8, 1999`: month before day, as in the
-/// ISO, MDY style.
-fn worded(day: &str) -> Option<(u32, u32, u32)> {
-    const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let words: Vec<&str> = day.split(['/', '-', ',', ' ']).filter(|word| !word.is_empty()).collect();
-    let [a, b, c] = words.as_slice() else { return None };
-    let month = |word: &str| {
-        let prefix = word.get(..3)?.to_lowercase();
-        let known = MONTHS.iter().position(|month| *month == prefix)?;
-        word.bytes().all(|byte| byte.is_ascii_alphabetic()).then(|| u32::try_from(known + 1).ok()).flatten()
-    };
-    let year = |word: &str| digits(word).filter(|_| word.len() >= 4);
-    let small = |word: &str| digits(word).filter(|_| !word.is_empty() && word.len() <= 2);
-    if day.contains('/') {
-        return Some((year(c)?, small(a)?, small(b)?));
-    }
-    if let Some(month) = month(a) {
-        return Some((year(c)?, month, small(b)?));
-    }
-    let month = month(b)?;
-    year(a).zip(small(c)).or_else(|| year(c).zip(small(a))).map(|(year, day)| (year, month, day))
-}
-
-fn digits(text: &str) -> Option<u32> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+///
+/// # Errors
+/// Those of [`moments::date`].
+pub fn date(text: &str, input: Input<'_>) -> Result<i32> {
+    moments::date(text, input)
 }
 
 /// A time of day in microseconds.
 ///
 /// # Errors
-/// 22007 for malformed text, 22008 for a field out of range.
-pub fn time(text: &str) -> Result<i64> {
-    parse_time(text).map_err(|why| match why {
-        TimeError::Syntax => bad_time("time", text),
-        TimeError::Field => no_such_time(text),
-    })
+/// Those of [`moments::time`].
+pub fn time(text: &str, input: Input<'_>) -> Result<i64> {
+    moments::time(text, input)
 }
 
-fn clock(part: &str, kind: &str, whole: &str) -> Result<i64> {
-    let (main, fraction) = part.split_once('.').unwrap_or((part, ""));
-    let fields: Option<Vec<u32>> = main.split(':').map(digits).collect();
-    let (hour, minute, second) = match fields.as_deref() {
-        Some(&[hour, minute]) if fraction.is_empty() => (hour, minute, 0),
-        Some(&[hour, minute, second]) => (hour, minute, second),
-        _ => return Err(bad_time(kind, whole)),
-    };
-    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(bad_time(kind, whole));
-    }
-    let fits = (hour < 24 && minute < 60 && second <= 60) || (hour == 24 && minute == 0 && second == 0);
-    if !fits {
-        return Err(no_such_time(whole));
-    }
-    let seconds = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
-    // Six digits count; the seventh rounds.
-    let micros =
-        fraction.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |sum, byte| sum * 10 + i64::from(byte - b'0'));
-    let up = fraction.as_bytes().get(6).is_some_and(|byte| *byte >= b'5');
-    Ok(seconds * MICROS + micros + i64::from(up))
-}
-
-/// A `timestamp`, or a `timestamptz` when `zoned`: microseconds since 1970, the infinities at the ends. Without a zone
-/// a `timestamptz` is in UTC; a `timestamp` pays no heed to a zone.
-pub fn timestamp(text: &str, zoned: bool) -> Result<i64> {
-    let kind = if zoned { "timestamp with time zone" } else { "timestamp" };
-    let trimmed = text.trim();
-    match trimmed.to_lowercase().as_str() {
-        "infinity" => return Ok(i64::MAX),
-        "-infinity" => return Ok(i64::MIN),
-        "epoch" => return Ok(0),
-        _ => {}
-    }
-    let (trimmed, before_christ) = era(trimmed);
-    let (day, rest) = match trimmed.find(['T', 't', ' ']) {
-        Some(index) => (&trimmed[..index], trimmed[index + 1..].trim_start()),
-        // A date with a zone and no time; a date has at least eight characters.
-        None => match trimmed.char_indices().skip(8).find(|(_, c)| matches!(c, 'Z' | 'z' | '+')) {
-            Some((index, _)) => trimmed.split_at(index),
-            None => (trimmed, ""),
-        },
-    };
-    let (hours, zone) = match rest.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.')) {
-        Some(index) => (&rest[..index], rest[index..].trim()),
-        None => (rest, ""),
-    };
-    let days = calendar(day, before_christ, kind, text)?;
-    let of_day = if hours.is_empty() { 0 } else { clock(hours, kind, text)? };
-    let out_of_range =
-        || SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{text}\""));
-    let local = days.checked_mul(MICROS_PER_DAY).and_then(|micros| micros.checked_add(of_day));
-    let held = |micros: &i64| is_timestamp(*micros) && !matches!(*micros, i64::MIN | i64::MAX);
-    let local = local.filter(held).ok_or_else(out_of_range)?;
-    if zone.is_empty() {
-        return Ok(local);
-    }
-    let parsed = Zone::parse(zone).ok_or_else(|| match zone.chars().next() {
-        Some(first) if first.is_alphabetic() && zone.len() > 1 => {
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{zone}\" not recognized"))
-        }
-        _ => bad_time(kind, text),
-    })?;
-    if zoned { parsed.to_utc(local).filter(held).ok_or_else(out_of_range) } else { Ok(local) }
-}
-
-/// A time zone: an offset, or a region of the tz database.
-#[derive(Clone, Copy, Debug)]
-pub enum Zone {
-    /// Microseconds east of Greenwich.
-    Offset(i64),
-    /// A region.
-    Region(Tz),
-}
-
-impl Zone {
-    /// Reads `Z`, `UTC`, `+02`, `-03:30`, `+0530`, `Europe/Berlin`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if ["z", "utc", "gmt", "zulu"].contains(&text.to_lowercase().as_str()) {
-            return Some(Self::Offset(0));
-        }
-        let (east, rest) = match text.as_bytes().first()? {
-            b'+' => (1, &text[1..]),
-            b'-' => (-1, &text[1..]),
-            _ => return Tz::from_str(text).ok().map(Self::Region),
-        };
-        let fields: Vec<u32> = if rest.contains(':') {
-            rest.split(':').map(digits).collect::<Option<_>>()?
-        } else {
-            let packed = digits(rest)?;
-            if rest.len() > 2 { vec![packed / 100, packed % 100] } else { vec![packed] }
-        };
-        let [hours, minutes, seconds] = match fields[..] {
-            [hours] => [hours, 0, 0],
-            [hours, minutes] => [hours, minutes, 0],
-            [hours, minutes, seconds] => [hours, minutes, seconds],
-            _ => return None,
-        };
-        let fits = hours < 16 && minutes < 60 && seconds < 60;
-        fits.then(|| {
-            Self::Offset(east * (i64::from(hours) * 3600 + i64::from(minutes) * 60 + i64::from(seconds)) * MICROS)
-        })
-    }
-
-    /// UTC of a local time, both in microseconds. In a gap or an overlap of a region, its standard time.
-    pub fn to_utc(self, local: i64) -> Option<i64> {
-        match self {
-            Self::Offset(offset) => local.checked_sub(offset),
-            Self::Region(region) => {
-                let naive: NaiveDateTime = chrono::DateTime::from_timestamp_micros(local)?.naive_utc();
-                let found = region.from_local_datetime(&naive);
-                match found.latest() {
-                    Some(time) => Some(time.timestamp_micros()),
-                    // A gap: as PostgreSQL, with the offset that held before it.
-                    None => {
-                        let before = region.from_local_datetime(&(naive - chrono::TimeDelta::hours(3))).latest()?;
-                        Some(before.timestamp_micros() + 3 * 3600 * MICROS)
-                    }
-                }
-            }
-        }
-    }
-
-    /// Local time of UTC, both in microseconds.
-    pub fn to_local(self, utc: i64) -> Option<i64> {
-        match self {
-            Self::Offset(offset) => utc.checked_add(offset),
-            Self::Region(region) => {
-                let time = chrono::DateTime::from_timestamp_micros(utc)?.with_timezone(&region);
-                Some(time.naive_local().and_utc().timestamp_micros())
-            }
-        }
-    }
+/// A `timestamp`, or a `timestamptz` when `zoned`: microseconds since 1970, the infinities at the ends.
+///
+/// # Errors
+/// Those of [`moments::timestamp`].
+pub fn timestamp(text: &str, zoned: bool, input: Input<'_>) -> Result<i64> {
+    moments::timestamp(text, zoned, input)
 }
 
 /// An interval.
 ///
 /// # Errors
-/// 22007 for malformed text, 22015 for an interval out of range.
-pub fn interval(text: &str) -> Result<IntervalMonthDayNano> {
-    let read = Interval::parse(text).map_err(|why| match why {
-        IntervalError::Syntax => bad_time("interval", text),
-        IntervalError::Field => {
-            let message = format!("interval field value out of range: \"{text}\"");
-            SqlError::new(SqlState::INTERVAL_FIELD_OVERFLOW, message)
-        }
-    })?;
+/// Those of [`spans::parse`].
+pub fn interval(text: &str, input: Input<'_>) -> Result<IntervalMonthDayNano> {
+    let read = spans::parse(text, input.style)?;
     Ok(IntervalMonthDayNano::new(read.months, read.days, read.micros * 1_000))
 }
 
@@ -511,19 +284,19 @@ mod tests {
     fn semantics_9_timestamps_with_zones_and_infinities() {
         check(
             &[
-                timestamp("1970-01-01 00:00:01Z", true),
-                timestamp("1970-01-01T02:00:00.5+02", true),
-                timestamp("1970-01-01 00:00-03:30", true),
-                timestamp("2013-07-01 00:00:00 America/New_York", true),
-                timestamp("1970-01-01 05:00+05", false),
-                timestamp("1970-01-02", false),
-                timestamp("1970-01-02Z", true),
-                timestamp("infinity", true),
-                timestamp("-infinity", false),
-                timestamp("2013-02-30", true),
-                timestamp("2013-02-03 25:00", true),
-                timestamp("soon", true),
-                timestamp("2013-02-03 10:00 Nowhere/Land", true),
+                timestamp("1970-01-01 00:00:01Z", true, Input::initial()),
+                timestamp("1970-01-01T02:00:00.5+02", true, Input::initial()),
+                timestamp("1970-01-01 00:00-03:30", true, Input::initial()),
+                timestamp("2013-07-01 00:00:00 America/New_York", true, Input::initial()),
+                timestamp("1970-01-01 05:00+05", false, Input::initial()),
+                timestamp("1970-01-02", false, Input::initial()),
+                timestamp("1970-01-02Z", true, Input::initial()),
+                timestamp("infinity", true, Input::initial()),
+                timestamp("-infinity", false, Input::initial()),
+                timestamp("2013-02-30", true, Input::initial()),
+                timestamp("2013-02-03 25:00", true, Input::initial()),
+                timestamp("soon", true, Input::initial()),
+                timestamp("2013-02-03 10:00 Nowhere/Land", true, Input::initial()),
             ],
             expect![[r#"
                 1000000
@@ -538,7 +311,7 @@ mod tests {
                 22008 date/time field value out of range: "2013-02-30"
                 22008 date/time field value out of range: "2013-02-03 25:00"
                 22007 invalid input syntax for type timestamp with time zone: "soon"
-                22023 time zone "Nowhere/Land" not recognized"#]],
+                22023 time zone "nowhere/land" not recognized"#]],
         );
     }
 
@@ -603,7 +376,11 @@ mod tests {
                 22P02 invalid input syntax for type jsonb"#]],
         );
         check(
-            &[date("2013-01-02"), date("1969-12-31"), date("2013-13-01")],
+            &[
+                date("2013-01-02", Input::initial()),
+                date("1969-12-31", Input::initial()),
+                date("2013-13-01", Input::initial()),
+            ],
             expect![[r#"
             15707
             -1

@@ -1,52 +1,47 @@
 //! Values as text, as PostgreSQL prints them where Arrow prints otherwise. Pure.
 
+use crate::datetime::Style;
 use arrow::{
     array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder},
     compute::cast,
-    datatypes::{DataType, Date32Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType},
+    datatypes::{DataType, Float32Type, Float64Type},
 };
 use datafusion::error::Result;
-use keyspan_catalog::{SqlType, Value};
-use std::fmt::Write;
 
 /// The texts of an array's values.
 ///
 /// # Errors
 /// For a type that has no text.
-pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
+pub fn texts(array: &ArrayRef, style: &Style) -> Result<StringViewArray> {
     let mut out = StringViewBuilder::with_capacity(array.len());
     match array.data_type() {
-        DataType::Float32 => array.as_primitive::<Float32Type>().iter().for_each(|value| {
-            out.append_option(value.map(|value| float(f64::from(value), &format!("{value:e}"))));
-        }),
-        DataType::Float64 => array.as_primitive::<Float64Type>().iter().for_each(|value| {
-            out.append_option(value.map(|value| float(value, &format!("{value:e}"))));
-        }),
-        DataType::Timestamp(_, zone) => {
-            let zoned = zone.is_some();
-            let micros = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?;
-            micros.as_primitive::<TimestampMicrosecondType>().iter().for_each(|value| {
-                out.append_option(value.map(|value| timestamp(value, zoned)));
+        DataType::Float32 if style.extra_float_digits > 0 => {
+            array.as_primitive::<Float32Type>().iter().for_each(|value| {
+                out.append_option(value.map(|value| float(f64::from(value), &format!("{value:e}"))));
             });
         }
-        DataType::Date32 => {
-            array.as_primitive::<Date32Type>().iter().for_each(|value| out.append_option(value.map(date)))
-        }
-        DataType::Binary | DataType::BinaryView => {
-            let bytes = cast(array, &DataType::Binary)?;
-            bytes.as_binary::<i32>().iter().for_each(|value| out.append_option(value.map(bytea)));
+        DataType::Float64 if style.extra_float_digits > 0 => {
+            array.as_primitive::<Float64Type>().iter().for_each(|value| {
+                out.append_option(value.map(|value| float(value, &format!("{value:e}"))));
+            });
         }
         DataType::FixedSizeBinary(16) => array.as_fixed_size_binary().iter().for_each(|value| {
             out.append_option(
                 value.map(|value| uuid::Uuid::from_slice(value).map(|uuid| uuid.to_string()).unwrap_or_default()),
             );
         }),
-        DataType::Time64(_)
+        DataType::Float32
+        | DataType::Float64
+        | DataType::Timestamp(..)
+        | DataType::Date32
+        | DataType::Binary
+        | DataType::BinaryView
+        | DataType::Time64(_)
         | DataType::Interval(_)
         | DataType::List(_)
         | DataType::Struct(_)
         | DataType::Decimal128(..) => {
-            return shown(array);
+            return shown(array, style);
         }
         _ => return Ok(cast(array, &DataType::Utf8View)?.as_string_view().clone()),
     }
@@ -54,10 +49,11 @@ pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
 }
 
 /// Values as a client is sent them in text.
-fn shown(array: &ArrayRef) -> Result<StringViewArray> {
+fn shown(array: &ArrayRef, style: &Style) -> Result<StringViewArray> {
     let told = |error| datafusion::error::DataFusionError::External(Box::new(error));
     let kind = crate::types::pg_type(&arrow::datatypes::Field::new("", array.data_type().clone(), true));
-    let column = crate::codec::column::Column::new(array, &kind, crate::codec::format::Format::Text).map_err(told)?;
+    let column =
+        crate::codec::column::Column::new(array, &kind, crate::codec::format::Format::Text, style).map_err(told)?;
     let mut out = StringViewBuilder::with_capacity(array.len());
     let mut text = bytes::BytesMut::new();
     for row in 0..array.len() {
@@ -106,30 +102,11 @@ fn plain(digits: &str, exponent: i32) -> String {
     format!("{whole}.{fraction}")
 }
 
-/// A date: `2013-01-02`.
-fn date(days: i32) -> String {
-    Value::Date(days).to_text(SqlType::Date)
-}
-
-/// A timestamp: `2013-01-02 03:04:05.6`, with `+00` if `zoned`.
-fn timestamp(micros: i64, zoned: bool) -> String {
-    Value::Timestamp(micros).to_text(if zoned { SqlType::Timestamptz } else { SqlType::Timestamp })
-}
-
-/// Bytes: `\x4142`.
-fn bytea(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 + bytes.len() * 2);
-    out.push_str("\\x");
-    for byte in bytes {
-        let written = write!(out, "{byte:02x}");
-        debug_assert!(written.is_ok(), "a string takes everything");
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::array::{BinaryArray, Date32Array, TimestampMicrosecondArray};
+    use std::sync::Arc;
 
     #[test]
     fn floats_are_as_postgres_prints_them() {
@@ -154,11 +131,18 @@ mod tests {
 
     #[test]
     fn semantics_9_times_are_as_postgres_prints_them() {
-        assert_eq!(timestamp(1_357_095_845_600_000, false), "2013-01-02 03:04:05.6");
-        assert_eq!(timestamp(0, true), "1970-01-01 00:00:00+00");
-        assert_eq!(timestamp(-1, true), "1969-12-31 23:59:59.999999+00");
-        assert_eq!(timestamp(i64::MAX, true), "infinity");
-        assert_eq!(date(15_707), "2013-01-02");
-        assert_eq!(bytea(b"AB\xff"), "\\x4142ff");
+        let check = |array: ArrayRef, expected: &str| {
+            let texts = texts(&array, Style::initial()).unwrap();
+            assert_eq!(texts.value(0), expected);
+        };
+        let stamp = |micros, zone: Option<&str>| -> ArrayRef {
+            Arc::new(TimestampMicrosecondArray::from(vec![micros]).with_timezone_opt(zone.map(str::to_owned)))
+        };
+        check(stamp(1_357_095_845_600_000, None), "2013-01-02 03:04:05.6");
+        check(stamp(0, Some("+00:00")), "1970-01-01 00:00:00+00");
+        check(stamp(-1, Some("+00:00")), "1969-12-31 23:59:59.999999+00");
+        check(stamp(i64::MAX, Some("+00:00")), "infinity");
+        check(Arc::new(Date32Array::from(vec![15_707])), "2013-01-02");
+        check(Arc::new(BinaryArray::from(vec![b"AB\xff".as_slice()])), "\\x4142ff");
     }
 }

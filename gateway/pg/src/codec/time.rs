@@ -92,11 +92,11 @@ pub fn write_interval(months: i32, days: i32, micros: i64, out: &mut BytesMut) {
     }
 }
 
-fn two(value: i64, out: &mut BytesMut) {
+pub(crate) fn two(value: i64, out: &mut BytesMut) {
     out.put_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
 }
 
-fn write_fraction(micros: i64, out: &mut BytesMut) {
+pub(crate) fn write_fraction(micros: i64, out: &mut BytesMut) {
     if micros == 0 {
         return;
     }
@@ -111,14 +111,14 @@ fn write_fraction(micros: i64, out: &mut BytesMut) {
     out.put_slice(&digits[..end]);
 }
 
-fn write_era(before_christ: bool, out: &mut BytesMut) {
+pub(crate) fn write_era(before_christ: bool, out: &mut BytesMut) {
     if before_christ {
         out.put_slice(b" BC");
     }
 }
 
 /// Writes year, month and day; whether the year is one before Christ.
-fn write_day(days: i64, out: &mut BytesMut) -> bool {
+pub(crate) fn write_day(days: i64, out: &mut BytesMut) -> bool {
     let (year, month, day) = civil(days);
     // There is no year 0: the one before 1 is 1 BC.
     let (shown, before_christ) = if year > 0 { (year, false) } else { (1 - year, true) };

@@ -5,8 +5,9 @@
 //! nor years after 2262, nor decades, centuries and millennia. What is no timestamp in microseconds is left to it.
 
 use crate::{
+    datetime::{Style, Zone},
     error::{SqlError, SqlState},
-    functions::scalar_function::external,
+    functions::scalar_function::{Call, external, nullable, strict},
     types,
 };
 use arrow::{
@@ -103,6 +104,28 @@ impl Unit {
     }
 }
 
+/// A `timestamptz` without what is smaller in local time of a zone. What is a day or more begins at a midnight there; less
+/// keeps the offset that the time has. `None` out of range.
+fn truncated_in(unit: Unit, utc: i64, zone: &Zone) -> Option<i64> {
+    let local = zone.to_local(utc)?;
+    let start = unit.truncated(local)?;
+    match unit {
+        Unit::Micros(..DAY, _) => start.checked_sub(local.checked_sub(utc)?),
+        _ => zone.to_utc(start),
+    }
+}
+
+/// `date_trunc(unit, time, zone)`
+fn in_zone(call: &Call) -> Result<ScalarValue> {
+    let name = super::text_of(&call.values[0]).unwrap_or_default();
+    let ScalarValue::TimestampMicrosecond(Some(micros), zone) = &call.values[1] else {
+        return ScalarValue::try_from(call.returns.data_type());
+    };
+    let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(&name, true)))?;
+    let found = truncated_in(unit, *micros, &super::zone_of(&call.values[2])?);
+    Ok(ScalarValue::TimestampMicrosecond(Some(found.ok_or_else(|| external(out_of_range()))?), zone.clone()))
+}
+
 /// An interval without what is smaller than the unit; each of its parts is cut toward zero, as in PostgreSQL's
 /// `interval_trunc`. `None` for weeks: months have no whole number of them.
 fn truncated_span(unit: Unit, span: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
@@ -160,9 +183,10 @@ impl DateTrunc {
     }
 }
 
-/// The function.
+/// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    std::iter::once(Arc::new(ScalarUDF::from(DateTrunc::new())))
+    let in_zone = strict("date_trunc_in", 3..=3, |_| nullable(types::timestamptz()), in_zone);
+    [Arc::new(ScalarUDF::from(DateTrunc::new())), Arc::new(ScalarUDF::from(in_zone))].into_iter()
 }
 
 impl ScalarUDFImpl for DateTrunc {
@@ -211,7 +235,7 @@ impl ScalarUDFImpl for DateTrunc {
         let [name, time] = args.args.as_slice() else { return self.of_times.invoke_with_args(args) };
         let kind = time.data_type();
         if matches!(kind, DataType::Interval(_) | DataType::Date32) {
-            return truncated_rows(name, time, rows);
+            return truncated_rows(name, time, rows, &Style::within(&args.config_options).zone);
         }
         let ColumnarValue::Scalar(name) = name else { return self.of_times.invoke_with_args(args) };
         let DataType::Timestamp(TimeUnit::Microsecond, zone) = &kind else {
@@ -222,6 +246,23 @@ impl ScalarUDFImpl for DateTrunc {
             return self.of_times.invoke_with_args(args);
         }
         let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, zone.is_some())))?;
+        let own_zone = &Style::within(&args.config_options).zone;
+        if zone.is_some() && !own_zone.is_utc() {
+            let truncated = |micros| truncated_in(unit, micros, own_zone).ok_or_else(|| external(out_of_range()));
+            return match time {
+                ColumnarValue::Scalar(time) => {
+                    let array = time.to_array()?;
+                    let micros = array.as_primitive::<TimestampMicrosecondType>().iter().next().flatten();
+                    let micros = micros.map(truncated).transpose()?;
+                    Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone.clone())))
+                }
+                ColumnarValue::Array(times) => {
+                    let times = times.as_primitive::<TimestampMicrosecondType>();
+                    let times: PrimitiveArray<TimestampMicrosecondType> = times.try_unary(truncated)?;
+                    Ok(ColumnarValue::Array(Arc::new(times.with_timezone_opt(zone.clone()))))
+                }
+            };
+        }
         Ok(match time {
             ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(micros, zone)) => {
                 let truncated = |micros| unit.truncated(micros).ok_or_else(|| external(out_of_range()));
@@ -250,7 +291,7 @@ impl ScalarUDFImpl for DateTrunc {
 }
 
 /// Dates and intervals, whose units may differ from row to row.
-fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize, zone: &Zone) -> Result<ColumnarValue> {
     let scalar = matches!((names, times), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
     let rows = if scalar { 1 } else { rows };
     let names = arrow::compute::cast(&names.to_array(rows)?, &DataType::Utf8View)?;
@@ -260,7 +301,8 @@ fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize) -> 
         let each = names.zip(times.as_primitive::<Date32Type>()).map(|(name, days)| {
             let (Some(name), Some(days)) = (name, days) else { return Ok(None) };
             let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, true)))?;
-            midnight(days).and_then(|micros| unit.truncated(micros)).map(Some).ok_or_else(|| external(out_of_range()))
+            let start = midnight(days).and_then(|local| unit.truncated(local)).and_then(|local| zone.to_utc(local));
+            start.map(Some).ok_or_else(|| external(out_of_range()))
         });
         let micros = each.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
         Arc::new(micros.with_timezone(types::UTC))

@@ -9,6 +9,7 @@ pub mod time;
 
 use super::scalar_function::{external, nullable, returns_text, strict, text_output};
 use crate::{
+    datetime::Style,
     error::{SqlError, SqlState},
     types,
 };
@@ -21,25 +22,29 @@ use std::sync::Arc;
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let all = [
         strict("to_char", 2..=2, returns_text, |call| {
-            let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
+            let template = text_output(&call.values[1], &call.fields[1], call.options)?.unwrap_or_default();
             if template.is_empty() {
                 return Ok(ScalarValue::Utf8View(None));
             }
+            let own_zone = &Style::within(call.options).zone;
             let text = match &call.values[0] {
                 ScalarValue::TimestampMicrosecond(Some(i64::MAX | i64::MIN), _) => {
                     return Ok(ScalarValue::Utf8View(None));
                 }
                 ScalarValue::TimestampMicrosecond(Some(micros), zone) => {
-                    time::written(*micros, zone.is_some(), &template)
+                    time::written(*micros, zone.is_some().then_some(own_zone), &template)
                 }
                 ScalarValue::Date32(Some(i32::MAX | i32::MIN)) => return Ok(ScalarValue::Utf8View(None)),
-                ScalarValue::Date32(Some(days)) => time::written(i64::from(*days) * MICROS_PER_DAY, true, &template),
+                ScalarValue::Date32(Some(days)) => {
+                    let local = i64::from(*days) * MICROS_PER_DAY;
+                    time::written(own_zone.to_utc(local).unwrap_or(local), Some(own_zone), &template)
+                }
                 ScalarValue::IntervalMonthDayNano(Some(span)) => {
                     time::written_span(span.months, span.days, span.nanoseconds / 1_000, &template)
                 }
                 ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
                 value if value.data_type().is_numeric() => {
-                    let plain = text_output(value, &call.fields[0])?.unwrap_or_default();
+                    let plain = text_output(value, &call.fields[0], call.options)?.unwrap_or_default();
                     number::written(&plain, &template).map_err(external)?
                 }
                 _ => {
@@ -56,8 +61,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=2,
             |_| nullable(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
             |call| {
-                let text = text_output(&call.values[0], &call.fields[0])?.unwrap_or_default();
-                let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
+                let template = text_output(&call.values[1], &call.fields[1], call.options)?.unwrap_or_default();
                 let plain = number::read(&text, &template)?;
                 ScalarValue::Utf8(Some(plain)).cast_to(call.returns.data_type())
             },
@@ -67,8 +72,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=2,
             |_| nullable(DataType::Date32),
             |call| {
-                let text = text_output(&call.values[0], &call.fields[0])?.unwrap_or_default();
-                let template = text_output(&call.values[1], &call.fields[1])?.unwrap_or_default();
+                let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
+                let template = text_output(&call.values[1], &call.fields[1], call.options)?.unwrap_or_default();
                 let micros = read::micros(&text, &template).map_err(external)?;
                 Ok(ScalarValue::Date32(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).ok()))
             },
@@ -79,9 +84,10 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             |_| nullable(types::timestamptz()),
             |call| {
                 let micros = if let Some(template) = call.values.get(1) {
-                    let template = text_output(template, &call.fields[1])?.unwrap_or_default();
-                    read::micros(&text_output(&call.values[0], &call.fields[0])?.unwrap_or_default(), &template)
-                        .map_err(external)?
+                    let template = text_output(template, &call.fields[1], call.options)?.unwrap_or_default();
+                    let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
+                    let local = read::micros(&text, &template).map_err(external)?;
+                    Style::within(call.options).zone.to_utc(local).unwrap_or(local)
                 } else {
                     let ScalarValue::Float64(Some(seconds)) = call.values[0].cast_to(&DataType::Float64)? else {
                         return ScalarValue::try_from(call.returns.data_type());

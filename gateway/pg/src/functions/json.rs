@@ -52,7 +52,7 @@ pub(crate) fn text(value: Option<String>) -> Result<ScalarValue> {
 
 /// The text of an argument that is not NULL.
 pub(crate) fn argument(call: &Call, index: usize) -> Result<String> {
-    Ok(text_output(&call.values[index], &call.fields[index])?.unwrap_or_default())
+    Ok(text_output(&call.values[index], &call.fields[index], call.options)?.unwrap_or_default())
 }
 
 /// The texts of an array of texts, or of its text.

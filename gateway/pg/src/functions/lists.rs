@@ -5,7 +5,10 @@ use super::{
     scalar_function::{self, Call, RowFunction, external, item_of, items, nullable, returns_integer, strict},
     series::{series, series_type},
 };
-use crate::error::{SqlError, SqlState};
+use crate::{
+    datetime::Input,
+    error::{SqlError, SqlState},
+};
 use arrow::{
     array::{Array, ListArray, StructArray},
     buffer::OffsetBuffer,
@@ -90,7 +93,11 @@ fn as_item(call: &Call, at: usize) -> Result<ScalarValue> {
         null if null.is_null() => ScalarValue::try_from(&item),
         same if same.data_type() == item => Ok(same.clone()),
         ScalarValue::Utf8(_) | ScalarValue::Utf8View(_) => {
-            let read = crate::plan::casts::convert(&value.to_array()?, &Field::new("", item, true))?;
+            let read = crate::plan::casts::convert(
+                &value.to_array()?,
+                &Field::new("", item, true),
+                Input::within(call.options),
+            )?;
             ScalarValue::try_from_array(&read, 0)
         }
         other => other.cast_to(&item),
@@ -124,7 +131,7 @@ fn joined(call: &Call) -> Result<ScalarValue> {
     let null = call.values.get(2).and_then(super::text_of);
     let mut texts = Vec::with_capacity(all.len());
     for value in &all {
-        texts.extend(scalar_function::text_output(value, &item)?.or_else(|| null.clone()));
+        texts.extend(scalar_function::text_output(value, &item, call.options)?.or_else(|| null.clone()));
     }
     Ok(super::text(texts.join(&between)))
 }
@@ -291,7 +298,7 @@ fn type_of_second(fields: &[FieldRef]) -> Result<FieldRef> {
 }
 
 fn read_as_second(call: &Call) -> Result<ScalarValue> {
-    let read = crate::plan::casts::convert(&call.values[0].to_array()?, call.returns)?;
+    let read = crate::plan::casts::convert(&call.values[0].to_array()?, call.returns, Input::within(call.options))?;
     ScalarValue::try_from_array(&read, 0)
 }
 

@@ -39,6 +39,8 @@ planned! {
     jsonb_delete = "jsonb_delete" of json;
     interval_times = "interval_times" of times;
     interval_over = "interval_over" of times;
+    timestamptz_plus = "timestamptz_plus" of times;
+    timestamptz_minus = "timestamptz_minus" of times;
     extract_seconds = "pg_extract_6" of times;
     extract_milliseconds = "pg_extract_3" of times;
     extract_whole = "pg_extract_0" of times;

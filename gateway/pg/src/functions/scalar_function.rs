@@ -8,6 +8,7 @@ use super::bounded::ResultBytes;
 use crate::{
     cancel_flag::CancelFlag,
     codec::{column::Column, format::Format},
+    datetime::Style,
     error::SqlError,
     types,
 };
@@ -279,13 +280,21 @@ pub fn external(error: SqlError) -> DataFusionError {
 ///
 /// # Errors
 /// 0A000 for a type that the protocol has no form for.
-pub fn text_output(value: &ScalarValue, field: &Field) -> Result<Option<String>> {
+pub fn text_output(value: &ScalarValue, field: &Field, options: &ConfigOptions) -> Result<Option<String>> {
+    styled_output(value, field, Style::within(options))
+}
+
+/// [`text_output`] in a style.
+///
+/// # Errors
+/// As there.
+pub fn styled_output(value: &ScalarValue, field: &Field, style: &Style) -> Result<Option<String>> {
     match value {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => return Ok(text.clone()),
         value if value.is_null() => return Ok(None),
         _ => {}
     }
-    let column = Column::new(&value.to_array()?, &types::pg_type(field), Format::Text).map_err(external)?;
+    let column = Column::new(&value.to_array()?, &types::pg_type(field), Format::Text, style).map_err(external)?;
     let mut out = BytesMut::new();
     column.write(0, &mut out).map_err(external)?;
     Ok(Some(String::from_utf8_lossy(&out).into_owned()))

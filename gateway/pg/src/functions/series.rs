@@ -2,13 +2,13 @@
 
 use super::scalar_function::{Call, external, nullable};
 use crate::{
+    datetime::{Input, arithmetic},
     error::{SqlError, SqlState},
     types::{TIMESTAMP, list_of, timestamptz},
 };
 use arrow::datatypes::{DataType, FieldRef};
-use chrono::{DateTime, Months};
 use datafusion::{error::Result, scalar::ScalarValue};
-use keyspan_catalog::value::calendar::MICROS_PER_DAY;
+use keyspan_catalog::value::{calendar::MICROS_PER_DAY, interval::Interval};
 
 /// The most items of a series that is held as a list.
 const SERIES_ITEMS_MAX: usize = 1_000_000;
@@ -32,6 +32,10 @@ pub(super) fn series_type(fields: &[FieldRef]) -> Result<FieldRef> {
 fn too_long() -> datafusion::error::DataFusionError {
     let message = format!("a series of more than {SERIES_ITEMS_MAX} items is not supported here");
     external(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+}
+
+fn out_of_range() -> datafusion::error::DataFusionError {
+    external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
 }
 
 fn no_step() -> datafusion::error::DataFusionError {
@@ -70,9 +74,17 @@ fn whole(start: i64, stop: i64, step: i64) -> Result<Vec<i64>> {
 
 fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
     let zoned = matches!(item, DataType::Timestamp(_, Some(_)));
+    let input = Input::within(call.options);
     let end = |at: usize| -> Result<i64> {
         let value = match super::text_of(&call.values[at]).filter(|_| !call.fields[at].data_type().is_temporal()) {
-            Some(text) => return crate::codec::parse::timestamp(&text, zoned).map_err(external),
+            Some(text) => return crate::codec::parse::timestamp(&text, zoned, input).map_err(external),
+            // The midnight at which a day begins in the session's zone.
+            None if zoned && !matches!(call.fields[at].data_type(), DataType::Timestamp(_, Some(_))) => {
+                let ScalarValue::TimestampMicrosecond(Some(local), _) = call.values[at].cast_to(&TIMESTAMP)? else {
+                    return Ok(0);
+                };
+                return input.style.zone.to_utc(local).ok_or_else(out_of_range);
+            }
             None => call.values[at].cast_to(&TIMESTAMP)?,
         };
         let ScalarValue::TimestampMicrosecond(Some(micros), _) = value else { return Ok(0) };
@@ -82,7 +94,7 @@ fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
         Some(ScalarValue::IntervalMonthDayNano(Some(span))) => *span,
         Some(value) => {
             let text = super::text_of(value).unwrap_or_default();
-            crate::codec::parse::interval(&text).map_err(external)?
+            crate::codec::parse::interval(&text, input).map_err(external)?
         }
         None => return Err(external(super::undefined("generate_series", &[item.clone(), item.clone()]))),
     };
@@ -92,6 +104,7 @@ fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
     if forward == 0 {
         return Err(no_step());
     }
+    let span = Interval { months: step.months, days: step.days, micros: step.nanoseconds / 1_000 };
     let mut all = Vec::new();
     let mut next = Some(start);
     while let Some(at) = next.filter(|at| if forward > 0 { *at <= stop } else { *at >= stop }) {
@@ -99,12 +112,7 @@ fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
             return Err(too_long());
         }
         all.push(ScalarValue::TimestampMicrosecond(Some(at), zoned.then(|| crate::types::UTC.into())));
-        let time = DateTime::from_timestamp_micros(at);
-        let moved = time.and_then(|time| {
-            let months = Months::new(step.months.unsigned_abs());
-            if step.months >= 0 { time.checked_add_months(months) } else { time.checked_sub_months(months) }
-        });
-        next = moved.and_then(|time| time.timestamp_micros().checked_add(micros));
+        next = if zoned { arithmetic::plus(at, span, &input.style.zone) } else { arithmetic::plus_local(at, span) };
     }
     Ok(all)
 }

@@ -4,6 +4,7 @@
 
 use super::scalar_function::{self, Call, RowFunction, external, item_of, items, strict};
 use crate::{
+    datetime::Input,
     error::{SqlError, SqlState},
     plan::casts,
     types,
@@ -82,7 +83,7 @@ fn wrong(message: impl Into<String>) -> SqlError {
 /// A subscript, which may not be NULL.
 fn place(value: &ScalarValue) -> Result<i64> {
     let data = if matches!(value, ScalarValue::Int64(_)) { DataType::Int64 } else { DataType::Int32 };
-    let read = casts::convert(&value.to_array()?, &Field::new("", data, true))?;
+    let read = casts::convert(&value.to_array()?, &Field::new("", data, true), Input::initial())?;
     super::int_of(&ScalarValue::try_from_array(&read, 0)?).ok_or_else(|| {
         let message = "array subscript in assignment must not be null";
         external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
@@ -90,7 +91,7 @@ fn place(value: &ScalarValue) -> Result<i64> {
 }
 
 /// A value as one of a type.
-fn cast(value: &ScalarValue, to: &Field) -> Result<ScalarValue> {
+fn cast(value: &ScalarValue, to: &Field, input: Input<'_>) -> Result<ScalarValue> {
     if value.is_null() || value.data_type() == *to.data_type() {
         return if value.is_null() { ScalarValue::try_from(to.data_type()) } else { Ok(value.clone()) };
     }
@@ -101,7 +102,7 @@ fn cast(value: &ScalarValue, to: &Field) -> Result<ScalarValue> {
         let cast = cast.map_err(|_| external(crate::plan::checked_arithmetic::out_of_range(to.data_type())))?;
         return ScalarValue::try_from_array(&cast, 0);
     }
-    ScalarValue::try_from_array(&casts::convert(&array, to)?, 0)
+    ScalarValue::try_from_array(&casts::convert(&array, to, input)?, 0)
 }
 
 /// A type to cast to: a cast would cut what is too long for a `varchar(n)`, which is refused when the column takes it.
@@ -140,7 +141,7 @@ fn put(call: &Call, mut all: Vec<ScalarValue>, from: i64, new: Vec<ScalarValue>)
 fn with_item(call: &Call) -> Result<ScalarValue> {
     let at = place(&call.values[1])?;
     let Some(item) = types::item_field(&call.fields[0]) else { return Ok(call.values[0].clone()) };
-    let new = cast(&call.values[2], &uncut(&item))?;
+    let new = cast(&call.values[2], &uncut(&item), Input::within(call.options))?;
     put(call, items(&call.values[0]).unwrap_or_default(), at, vec![new])
 }
 
@@ -160,7 +161,7 @@ fn with_slice(call: &Call) -> Result<ScalarValue> {
     if upper < lower {
         return Err(external(wrong("upper bound cannot be less than lower bound")));
     }
-    let new = cast(&call.values[3], &uncut(&call.fields[0]))?;
+    let new = cast(&call.values[3], &uncut(&call.fields[0]), Input::within(call.options))?;
     let mut new = items(&new).unwrap_or_default();
     let Some(count) = usize::try_from(upper - lower + 1).ok().filter(|count| *count <= new.len()) else {
         return Err(external(wrong("source array too small")));

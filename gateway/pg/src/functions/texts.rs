@@ -20,7 +20,7 @@ fn text(value: impl Into<String>) -> Result<ScalarValue> {
 }
 
 fn argument(call: &Call, at: usize) -> Result<String> {
-    Ok(text_output(&call.values[at], &call.fields[at])?.unwrap_or_default())
+    Ok(text_output(&call.values[at], &call.fields[at], call.options)?.unwrap_or_default())
 }
 
 fn invalid(message: impl Into<String>) -> datafusion::error::DataFusionError {
@@ -35,7 +35,9 @@ pub fn literal(text: &str) -> String {
 
 /// `format('%s is %I', …)`
 fn format(call: &Call) -> Result<ScalarValue> {
-    let Some(template) = text_output(&call.values[0], &call.fields[0])? else { return Ok(ScalarValue::Utf8View(None)) };
+    let Some(template) = text_output(&call.values[0], &call.fields[0], call.options)? else {
+        return Ok(ScalarValue::Utf8View(None));
+    };
     let (mut out, mut chars, mut next) = (String::new(), template.chars().peekable(), 1_usize);
     let unterminated = || invalid("unterminated format() type specifier");
     while let Some(c) = chars.next() {
@@ -85,7 +87,7 @@ fn format(call: &Call) -> Result<ScalarValue> {
         let at = place.unwrap_or(next);
         next = at + 1;
         let Some(value) = call.values.get(at) else { return Err(invalid("too few arguments for format()")) };
-        let value = text_output(value, &call.fields[at])?;
+        let value = text_output(value, &call.fields[at], call.options)?;
         let written = match (kind, value) {
             ('s', value) => value.unwrap_or_default(),
             ('L', value) => value.map_or("NULL".to_owned(), |value| literal(&value)),
@@ -346,7 +348,10 @@ fn others() -> [RowFunction; 6] {
         variadic("format", 1, returns_text, format),
         strict("quote_literal", 1..=1, returns_text, |call| text(literal(&argument(call, 0)?))),
         strict("quote_nullable", 1..=1, returns_text, |call| {
-            text(text_output(&call.values[0], &call.fields[0])?.map_or("NULL".to_owned(), |value| literal(&value)))
+            text(
+                text_output(&call.values[0], &call.fields[0], call.options)?
+                    .map_or("NULL".to_owned(), |value| literal(&value)),
+            )
         })
         .with_nulls(),
         variadic("num_nulls", 1, returns_integer, |call| count(call, true)),

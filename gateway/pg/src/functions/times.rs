@@ -3,6 +3,7 @@
 use super::scalar_function::{self, Call, RowFunction, external, nullable, returns_float, returns_text, strict};
 use crate::{
     codec::parse,
+    datetime::{Input, Style, Zone, arithmetic, moments},
     error::{SqlError, SqlState},
     statement_time::StatementTime,
     types::{self, TIME, TIMESTAMP},
@@ -14,7 +15,7 @@ use datafusion::{
     logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
-use keyspan_catalog::value::calendar::MICROS_PER_DAY;
+use keyspan_catalog::value::{calendar::MICROS_PER_DAY, interval::Interval};
 use std::sync::Arc;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
@@ -97,11 +98,15 @@ fn float(value: &ScalarValue) -> Option<f64> {
     }
 }
 
-fn micros_of(value: &ScalarValue) -> Option<i64> {
+/// Microseconds of a time: of a `timestamptz` in local time.
+fn micros_of(value: &ScalarValue, input: Input<'_>) -> Option<i64> {
     match value {
+        ScalarValue::TimestampMicrosecond(Some(micros), Some(_)) => input.style.zone.to_local(*micros),
         ScalarValue::TimestampMicrosecond(micros, _) => *micros,
+        ScalarValue::Date32(Some(i32::MAX)) => Some(i64::MAX),
+        ScalarValue::Date32(Some(i32::MIN)) => Some(i64::MIN),
         ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * MICROS_PER_DAY),
-        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false).ok(),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false, input).ok(),
         _ => None,
     }
 }
@@ -148,11 +153,12 @@ fn spans() -> [RowFunction; 7] {
             result.ok_or_else(out_of_range)?.value()
         }),
         strict("age", 1..=2, an_interval, |call| {
-            let today =
-                StatementTime::within(call.options)?.transaction_micros.div_euclid(MICROS_PER_DAY) * MICROS_PER_DAY;
-            let first = micros_of(&call.values[0]);
+            let input = Input::within(call.options);
+            let now = StatementTime::within(call.options)?.transaction_micros;
+            let today = input.style.zone.to_local(now).unwrap_or(now).div_euclid(MICROS_PER_DAY) * MICROS_PER_DAY;
+            let first = micros_of(&call.values[0], input);
             let (end, start) = match call.values.get(1) {
-                Some(second) => (first, micros_of(second)),
+                Some(second) => (first, micros_of(second, input)),
                 None => (Some(today), first),
             };
             let infinite = |micros: Option<i64>| matches!(micros, Some(i64::MAX | i64::MIN));
@@ -244,6 +250,20 @@ fn stamp_of(call: &Call) -> Option<i64> {
     Some((i64::from(date_of(call)?.num_days_from_ce()) - 719_163) * MICROS_PER_DAY + clock_of(call, 3)?)
 }
 
+/// The zone of `make_timestamptz`: an offset, which is east of Greenwich, or as of `AT TIME ZONE`.
+fn offset_or_zone(zone: &str) -> Result<Zone> {
+    if zone.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!("invalid input syntax for type numeric time zone: \"{zone}\"");
+        let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+        let hint = "Numeric time zones must have \"-\" or \"+\" as first character.";
+        return Err(external(error.with_hint(hint)));
+    }
+    match moments::offset(zone) {
+        Some(offset) => offset.map_err(external),
+        None => super::parse_zone(zone),
+    }
+}
+
 fn makers() -> [RowFunction; 4] {
     [
         strict(
@@ -277,8 +297,8 @@ fn makers() -> [RowFunction; 4] {
             |call| {
                 let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
                 let utc = match call.values.get(6).and_then(super::text_of) {
-                    None => Some(stamp),
-                    Some(zone) => super::parse_zone(&zone)?.to_utc(stamp),
+                    None => Style::within(call.options).zone.to_utc(stamp),
+                    Some(zone) => offset_or_zone(&zone)?.to_utc(stamp),
                 };
                 Ok(ScalarValue::TimestampMicrosecond(
                     Some(utc.ok_or_else(|| no_date(call, "date"))?),
@@ -303,7 +323,18 @@ fn field(call: &Call) -> Result<(i128, u32)> {
         ScalarValue::Date32(_) | ScalarValue::TimestampMicrosecond(..) => {
             let zoned = matches!(value, ScalarValue::TimestampMicrosecond(_, Some(_)));
             let places = if matches!(value, ScalarValue::Date32(_)) { 0 } else { 6 };
-            micros_of(value).and_then(|micros| moment_field(&name, micros, zoned, places))
+            let zone = &Style::within(call.options).zone;
+            match value {
+                ScalarValue::TimestampMicrosecond(Some(utc), Some(_)) if name == "epoch" => {
+                    Some((i128::from(*utc), places))
+                }
+                ScalarValue::TimestampMicrosecond(Some(utc), Some(_)) if name.starts_with("timezone") => {
+                    let offset = zone.offset_at(utc.div_euclid(1_000_000));
+                    offset_field(&name, offset).map(|part| (i128::from(part), 0))
+                }
+                _ => micros_of(value, Input::within(call.options))
+                    .and_then(|micros| moment_field(&name, micros, zoned, places)),
+            }
         }
         other => return Err(external(super::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
     };
@@ -318,6 +349,16 @@ fn field(call: &Call) -> Result<(i128, u32)> {
         let state = if known { SqlState::FEATURE_NOT_SUPPORTED } else { SqlState::INVALID_PARAMETER_VALUE };
         external(SqlError::new(state, message))
     })
+}
+
+/// A part of an offset east of Greenwich, in seconds.
+fn offset_field(name: &str, offset: i64) -> Option<i64> {
+    match name {
+        "timezone" => Some(offset),
+        "timezone_hour" | "timezone_h" => Some(offset / 3_600),
+        "timezone_minute" | "timezone_m" => Some(offset / 60 % 60),
+        _ => None,
+    }
 }
 
 fn clock_field(name: &str, micros: i64) -> Option<(i128, u32)> {
@@ -407,9 +448,29 @@ fn fields() -> [RowFunction; 4] {
     ]
 }
 
+/// A `timestamptz` and an interval, by the calendar of the session's zone.
+fn moved(call: &Call, by: fn(Interval) -> Option<Interval>) -> Result<ScalarValue> {
+    let (ScalarValue::TimestampMicrosecond(Some(utc), zone), ScalarValue::IntervalMonthDayNano(Some(span))) =
+        (&call.values[0], &call.values[1])
+    else {
+        return ScalarValue::try_from(call.returns.data_type());
+    };
+    let span = Interval { months: span.months, days: span.days, micros: span.nanoseconds / 1_000 };
+    let end = by(span).and_then(|span| arithmetic::plus(*utc, span, &Style::within(call.options).zone));
+    let out_of_range = || external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"));
+    Ok(ScalarValue::TimestampMicrosecond(Some(end.ok_or_else(out_of_range)?), zone.clone()))
+}
+
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let others = [
+        strict("timestamptz_plus", 2..=2, |_| nullable(types::timestamptz()), |call| moved(call, Some)),
+        strict(
+            "timestamptz_minus",
+            2..=2,
+            |_| nullable(types::timestamptz()),
+            |call| moved(call, arithmetic::opposite),
+        ),
         // What a cast to `timestamp(digits)` is.
         strict(
             "time_rounded",
@@ -442,7 +503,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         strict("timeofday", 0..=0, returns_text, |call| {
             let text = super::formatting::time::written(
                 StatementTime::within(call.options)?.now_micros,
-                true,
+                Some(&Style::within(call.options).zone),
                 "Dy Mon DD HH24:MI:SS.US YYYY TZ",
             );
             Ok(ScalarValue::Utf8View(Some(text)))
@@ -458,7 +519,7 @@ mod tests {
 
     #[test]
     fn ages_are_counted_by_the_calendar() {
-        let at = |text: &str| parse::timestamp(text, false).expect("a timestamp");
+        let at = |text: &str| parse::timestamp(text, false, Input::initial()).expect("a timestamp");
         let between = |a, b| age(at(a), at(b)).expect("in range");
         assert_eq!(between("2013-05-17", "2010-02-28"), Span(38, 17, 0));
         assert_eq!(between("2001-04-10", "1957-06-13"), Span(525, 27, 0));

@@ -5,6 +5,7 @@
 //! prints it ([`print`](crate::codec::print)). All other casts stay Arrow's.
 
 use crate::{
+    datetime::Input,
     error::SqlError,
     types::{self, TYPE_KEY, is_text, sql_type},
 };
@@ -119,10 +120,11 @@ impl ScalarUDFImpl for CastTo {
         Ok(Arc::new(Field::new("cast", self.target.data_type().clone(), nullable).with_metadata(metadata)))
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let input = Input::within(&arguments.config_options);
         match &arguments.args[0] {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(convert(array, &self.target)?)),
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(convert(array, &self.target, input)?)),
             ColumnarValue::Scalar(scalar) => {
-                let array = convert(&scalar.to_array()?, &self.target)?;
+                let array = convert(&scalar.to_array()?, &self.target, input)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
         }
@@ -133,24 +135,27 @@ impl ScalarUDFImpl for CastTo {
 ///
 /// # Errors
 /// 22P02, 22003, 22007, 22008 for a value that the type does not have.
-pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
+pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<ArrayRef> {
     let from = array.data_type();
     if is_text(from) {
         let text = arrow::compute::cast(array, &DataType::Utf8View)?;
-        return read(as_string_view_array(&text)?.iter(), array.len(), target);
+        return read(as_string_view_array(&text)?.iter(), array.len(), target, input);
     }
     if let (DataType::List(_), DataType::List(plain), Some(item)) =
         (from, target.data_type(), types::item_field(target))
     {
         let list = array.as_list::<i32>();
-        let items = convert(list.values(), &item)?;
+        let items = convert(list.values(), &item, input)?;
         let cast = ListArray::try_new(plain.clone(), list.offsets().clone(), items, list.nulls().cloned())?;
         return Ok(Arc::new(cast));
     }
     if is_text(target.data_type()) {
-        let text: ArrayRef = Arc::new(crate::codec::print::texts(array)?);
-        let text = read(as_string_view_array(&text)?.iter(), array.len(), target)?;
+        let text: ArrayRef = Arc::new(crate::codec::print::texts(array, input.style)?);
+        let text = read(as_string_view_array(&text)?.iter(), array.len(), target, input)?;
         return Ok(arrow::compute::cast(&text, target.data_type())?);
+    }
+    if super::zoned::crosses(from, target.data_type()) && !input.style.zone.is_utc() {
+        return super::zoned::in_zone(array, target.data_type(), input.style);
     }
     match from {
         DataType::Float32 | DataType::Float64 => {
@@ -203,6 +208,11 @@ fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRe
     cast_whole(&whole, to)
 }
 
+/// 22008 for a timestamp.
+pub(crate) fn timestamp_out_of_range() -> SqlError {
+    SqlError::new(crate::error::SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
+}
+
 fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
@@ -210,7 +220,12 @@ fn external(error: SqlError) -> DataFusionError {
 type Texts<'a> = Box<dyn Iterator<Item = Option<&'a str>> + 'a>;
 
 /// Reads texts as values of a type.
-fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, target: &Field) -> Result<ArrayRef> {
+fn read<'a>(
+    texts: impl Iterator<Item = Option<&'a str>> + 'a,
+    rows: usize,
+    target: &Field,
+    input: Input<'_>,
+) -> Result<ArrayRef> {
     let texts: Texts<'a> = Box::new(texts);
     match target.data_type() {
         DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8 => read_text(texts, rows, target),
@@ -229,16 +244,20 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
         DataType::Float64 => {
             primitive::<Float64Type>(texts, rows, |text| crate::codec::parse::float(text, "double precision"))
         }
-        DataType::Date32 => primitive::<Date32Type>(texts, rows, crate::codec::parse::date),
-        DataType::Time64(_) => primitive::<Time64MicrosecondType>(texts, rows, crate::codec::parse::time),
+        DataType::Date32 => primitive::<Date32Type>(texts, rows, |text| crate::codec::parse::date(text, input)),
+        DataType::Time64(_) => {
+            primitive::<Time64MicrosecondType>(texts, rows, |text| crate::codec::parse::time(text, input))
+        }
         DataType::Timestamp(_, zone) => {
             let zoned = zone.is_some();
-            let stamps =
-                primitive::<TimestampMicrosecondType>(texts, rows, |text| crate::codec::parse::timestamp(text, zoned))?;
+            let read = |text: &str| crate::codec::parse::timestamp(text, zoned, input);
+            let stamps = primitive::<TimestampMicrosecondType>(texts, rows, read)?;
             let stamps = stamps.as_primitive::<TimestampMicrosecondType>().clone();
             Ok(Arc::new(stamps.with_timezone_opt(zone.clone())))
         }
-        DataType::Interval(_) => primitive::<IntervalMonthDayNanoType>(texts, rows, crate::codec::parse::interval),
+        DataType::Interval(_) => {
+            primitive::<IntervalMonthDayNanoType>(texts, rows, |text| crate::codec::parse::interval(text, input))
+        }
         DataType::Decimal128(precision, scale) => {
             let (precision, scale) = (*precision, *scale);
             let mut values = PrimitiveBuilder::<arrow::datatypes::Decimal128Type>::with_capacity(rows);
@@ -270,7 +289,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
         }
         DataType::List(plain) => {
             let item = types::item_field(target).unwrap_or_else(|| plain.as_ref().clone());
-            read_list(texts, plain, &item)
+            read_list(texts, plain, &item, input)
         }
         other => Err(external(SqlError::unsupported(format!("a cast of text to {other}")))),
     }
@@ -319,7 +338,7 @@ fn first(text: &str, length: u32) -> &str {
 }
 
 /// Arrays of one dimension as PostgreSQL writes them: `{a,"b c",NULL}`.
-fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field) -> Result<ArrayRef> {
+fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field, input: Input<'_>) -> Result<ArrayRef> {
     let (mut items, mut lengths, mut valid) = (Vec::new(), Vec::new(), Vec::new());
     for text in texts {
         let list = text.map(crate::codec::parse::list).transpose().map_err(external)?;
@@ -329,7 +348,7 @@ fn read_list(texts: Texts<'_>, plain: &FieldRef, item: &Field) -> Result<ArrayRe
         items.extend(list);
     }
     let rows = items.len();
-    let values = read(items.iter().map(Option::as_deref), rows, item)?;
+    let values = read(items.iter().map(Option::as_deref), rows, item, input)?;
     let offsets = arrow::buffer::OffsetBuffer::from_lengths(lengths);
     let nulls = arrow::buffer::NullBuffer::from(valid);
     Ok(Arc::new(ListArray::try_new(plain.clone(), offsets, values, Some(nulls))?))

@@ -16,7 +16,11 @@ use std::sync::Arc;
 
 /// The rule.
 pub fn checked() -> Arc<dyn AnalyzerRule + Send + Sync> {
-    Arc::new(EachExpr { name: "checked_semantics", order: Order::RootFirst, rewrite })
+    Arc::new(EachExpr {
+        name: "checked_semantics",
+        order: Order::RootFirst,
+        rewrite: |expr, schema, _| rewrite(expr, schema),
+    })
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -21,14 +21,15 @@ pub(crate) enum Order {
     RootFirst,
 }
 
-/// The rule: what it does to an expression, whose columns are those of a schema.
+/// The rule: what it does to an expression, whose columns are those of a schema, in a statement's
+/// configuration.
 #[derive(Debug)]
 pub(crate) struct EachExpr {
     /// The rule's name in EXPLAIN.
     pub(crate) name: &'static str,
     /// From the root down, or from the leaves up.
     pub(crate) order: Order,
-    pub(crate) rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+    pub(crate) rewrite: fn(Expr, &DFSchema, &ConfigOptions) -> Result<Transformed<Expr>>,
 }
 
 impl AnalyzerRule for EachExpr {
@@ -36,7 +37,7 @@ impl AnalyzerRule for EachExpr {
         self.name
     }
 
-    fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
+    fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|plan| {
             let mut schema = merge_schema(&plan.inputs());
             if let LogicalPlan::TableScan(scan) = &plan {
@@ -46,7 +47,7 @@ impl AnalyzerRule for EachExpr {
             let names = NamePreserver::new(&plan);
             let rewritten = plan.map_expressions(|expr| {
                 let name = names.save(&expr);
-                let one = |expr| (self.rewrite)(expr, &schema);
+                let one = |expr| (self.rewrite)(expr, &schema, options);
                 let rewritten = match self.order {
                     Order::LeavesFirst => expr.transform_up(one)?,
                     Order::RootFirst => expr.transform_down(one)?,

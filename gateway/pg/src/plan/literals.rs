@@ -29,7 +29,11 @@ use std::sync::Arc;
 
 /// The rule.
 pub fn untyped() -> Arc<dyn AnalyzerRule + Send + Sync> {
-    Arc::new(EachExpr { name: "untyped_literals", order: Order::LeavesFirst, rewrite: type_literals })
+    Arc::new(EachExpr {
+        name: "untyped_literals",
+        order: Order::LeavesFirst,
+        rewrite: |expr, schema, _| type_literals(expr, schema),
+    })
 }
 
 fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

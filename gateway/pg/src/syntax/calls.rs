@@ -409,7 +409,7 @@ fn of_mod(function: &Function) -> Result<Option<Expr>> {
 fn of_date_trunc(function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let [unit, time, zone] = list.args.as_slice() else { return Ok(None) };
-    parsed_expr(&format!("timezone({zone}, date_trunc({unit}, timezone({zone}, {time})))")).map(Some)
+    parsed_expr(&format!("date_trunc_in({unit}, CAST({time} AS timestamptz), {zone})")).map(Some)
 }
 
 fn of_json_array_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {

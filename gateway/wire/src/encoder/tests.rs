@@ -18,7 +18,7 @@ fn values(array: ArrayRef, kind: Option<&str>, format: Format) -> Result<Vec<Opt
     let field = Field::new("a", array.data_type().clone(), true);
     let field = kind.map_or(field.clone(), |kind| types::named(field, kind));
     let schema = Arc::new(Schema::new(vec![field]));
-    let encoder = RowEncoder::new(schema.clone(), &[format])?;
+    let encoder = RowEncoder::new(schema.clone(), &[format], Arc::default())?;
     let batch = RecordBatch::try_new(schema, vec![array]).unwrap();
     let rows = encoder.batch(&batch)?;
     let one = |row| {
@@ -223,7 +223,8 @@ fn maps_and_structures_are_jsonb() {
 fn a_description_tells_names_types_and_formats() {
     let fields =
         vec![types::named(Field::new("id", types::UUID, false), "uuid"), Field::new("n", DataType::Int32, true)];
-    let encoder = RowEncoder::new(Arc::new(Schema::new(fields)), &[Format::Text, Format::Binary]).unwrap();
+    let encoder =
+        RowEncoder::new(Arc::new(Schema::new(fields)), &[Format::Text, Format::Binary], Arc::default()).unwrap();
     let mut out = BytesMut::new();
     encoder.describe(&mut out);
     let expected = [
@@ -238,14 +239,14 @@ fn a_description_tells_names_types_and_formats() {
 #[test]
 fn formats_that_do_not_fit_the_columns_are_refused() {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
-    let error = RowEncoder::new(schema, &[Format::Text, Format::Text]).unwrap_err();
+    let error = RowEncoder::new(schema, &[Format::Text, Format::Text], Arc::default()).unwrap_err();
     assert_eq!(error.state, SqlState::PROTOCOL_VIOLATION);
 }
 
 #[test]
 fn a_batch_of_another_type_is_cast_to_what_was_described() {
     let described = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
-    let encoder = RowEncoder::new(described, &[Format::Binary]).unwrap();
+    let encoder = RowEncoder::new(described, &[Format::Binary], Arc::default()).unwrap();
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, true)]));
     let batch = RecordBatch::try_new(schema, vec![Arc::new(Int32Array::from(vec![5]))]).unwrap();
     let mut out = BytesMut::new();
@@ -257,7 +258,7 @@ fn a_batch_of_another_type_is_cast_to_what_was_described() {
 fn a_row_that_fails_leaves_nothing() {
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
     let schema = Arc::new(Schema::new(vec![types::named(schema.field(0).clone(), "oid")]));
-    let encoder = RowEncoder::new(schema.clone(), &[Format::Binary]).unwrap();
+    let encoder = RowEncoder::new(schema.clone(), &[Format::Binary], Arc::default()).unwrap();
     let batch = RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(vec![-1]))]).unwrap();
     let mut out = BytesMut::from(&b"before"[..]);
     let error = encoder.batch(&batch).unwrap().write(0, &mut out).unwrap_err();

@@ -1,5 +1,6 @@
 //! Dates, times and intervals by a template: `YYYY-MM-DD HH24:MI:SS`. Pure.
 
+use crate::datetime::zone::{Moment, Zone};
 use chrono::{DateTime, Datelike, NaiveDateTime, Timelike};
 
 /// Names of months.
@@ -137,9 +138,11 @@ pub fn ending(number: &str, upper: bool) -> &'static str {
     if upper { found.0 } else { found.1 }
 }
 
-/// A time of UTC by a template.
-pub fn written(micros: i64, zoned: bool, template: &str) -> String {
-    let Some(time) = DateTime::from_timestamp_micros(micros).map(|time| time.naive_utc()) else {
+/// A time by a template: one of UTC in local time of a zone, or one without a zone.
+pub fn written(micros: i64, zone: Option<&Zone>, template: &str) -> String {
+    let local = zone.map_or(Some(micros), |zone| zone.to_local(micros));
+    let zone = zone.map(|zone| zone.moment(micros.div_euclid(1_000_000)));
+    let Some(time) = local.and_then(DateTime::from_timestamp_micros).map(|time| time.naive_utc()) else {
         return String::new();
     };
     let mut out = String::new();
@@ -147,7 +150,7 @@ pub fn written(micros: i64, zoned: bool, template: &str) -> String {
         match token {
             Token::Text(text) => out.push_str(&text),
             Token::Pattern { name, bare, ordinal } => {
-                let text = field(&time, zoned, name, bare);
+                let text = field(&time, zone.as_ref(), name, bare);
                 let ending = ordinal.map_or("", |upper| ending(&text, upper));
                 out.push_str(&text);
                 out.push_str(ending);
@@ -157,7 +160,7 @@ pub fn written(micros: i64, zoned: bool, template: &str) -> String {
     out
 }
 
-fn field(time: &NaiveDateTime, zoned: bool, name: &str, bare: bool) -> String {
+fn field(time: &NaiveDateTime, zone: Option<&Moment>, name: &str, bare: bool) -> String {
     let number = |number: u32, width| padded(i64::from(number), width, bare);
     let hour12 = match time.hour() % 12 {
         0 => 12,
@@ -189,11 +192,7 @@ fn field(time: &NaiveDateTime, zoned: bool, name: &str, bare: bool) -> String {
             let cased = if name == "RM" { roman.to_owned() } else { roman.to_lowercase() };
             if bare { cased } else { format!("{cased:<4}") }
         }
-        "TZ" if zoned => "UTC".to_owned(),
-        "tz" if zoned => "utc".to_owned(),
-        "OF" | "of" | "TZH" if zoned => "+00".to_owned(),
-        "TZM" if zoned => "00".to_owned(),
-        "TZ" | "tz" | "OF" | "of" | "TZH" | "TZM" => String::new(),
+        "TZ" | "tz" | "OF" | "of" | "TZH" | "TZM" => zone.map_or_else(String::new, |zone| of_zone(zone, name)),
         _ => match name.to_ascii_uppercase().as_str() {
             "HH24" => number(time.hour(), 2),
             "HH12" | "HH" => number(hour12, 2),
@@ -234,6 +233,20 @@ fn field(time: &NaiveDateTime, zoned: bool, name: &str, bare: bool) -> String {
             "J" => (i64::from(time.num_days_from_ce()) + 1_721_425).to_string(),
             _ => name.to_owned(),
         },
+    }
+}
+
+/// What a zone says of a time, by a pattern.
+fn of_zone(zone: &Moment, name: &str) -> String {
+    let minutes = zone.offset.abs() / 60;
+    let hours = format!("{}{:02}", if zone.offset < 0 { '-' } else { '+' }, minutes / 60);
+    match name {
+        "TZ" => zone.abbreviation.clone(),
+        "tz" => zone.abbreviation.to_lowercase(),
+        "TZH" => hours,
+        "TZM" => format!("{:02}", minutes % 60),
+        _ if minutes % 60 != 0 => format!("{hours}:{:02}", minutes % 60),
+        _ => hours,
     }
 }
 
@@ -278,7 +291,7 @@ mod tests {
 
     fn check(template: &str, expected: Expect) {
         // Tuesday, 2013-05-07 14:05:06.789
-        expected.assert_eq(&written(1_367_935_506_789_000, true, template));
+        expected.assert_eq(&written(1_367_935_506_789_000, Some(&Zone::utc()), template));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 use super::{RowFunction, a_json, a_jsonb, argument, kind, path, strict, text};
 use crate::{
     codec::parse,
+    datetime::Style,
     error::{SqlError, SqlState},
-    functions::scalar_function::{Call, external, item_of, items, text_output, variadic},
+    functions::scalar_function::{Call, external, item_of, items, styled_output, text_output, variadic},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::Result, scalar::ScalarValue};
@@ -20,13 +21,13 @@ pub fn quoted(text: &str) -> String {
 ///
 /// # Errors
 /// 0A000 for a type that the protocol has no form for.
-pub fn json_of(value: &ScalarValue, field: &Field) -> Result<String> {
+pub fn json_of(value: &ScalarValue, field: &Field, style: &Style) -> Result<String> {
     if value.is_null() {
         return Ok("null".to_owned());
     }
     if let Some(items) = items(value) {
         let item = item_of(field).unwrap_or_else(|| std::sync::Arc::new(Field::new("", DataType::Null, true)));
-        let written = items.iter().map(|value| json_of(value, &item)).collect::<Result<Vec<_>>>()?;
+        let written = items.iter().map(|value| json_of(value, &item, style)).collect::<Result<Vec<_>>>()?;
         return Ok(format!("[{}]", written.join(",")));
     }
     if let ScalarValue::Struct(row) = value {
@@ -35,27 +36,27 @@ pub fn json_of(value: &ScalarValue, field: &Field) -> Result<String> {
             Ok(format!(
                 "{}:{}",
                 quoted(field.name().split('\u{1}').next().unwrap_or_default()),
-                json_of(&value, field)?
+                json_of(&value, field, style)?
             ))
         });
         return Ok(format!("{{{}}}", members.collect::<Result<Vec<_>>>()?.join(",")));
     }
-    let shown = text_output(value, field)?.unwrap_or_default();
+    let shown = styled_output(value, field, &style.for_json())?.unwrap_or_default();
     Ok(match field.data_type() {
         DataType::Boolean => if shown == "t" { "true" } else { "false" }.to_owned(),
         DataType::Float32 | DataType::Float64 if shown.contains(['N', 'I']) => quoted(&shown),
         data if data.is_numeric() => shown,
-        DataType::Timestamp(_, zone) => {
-            let time = shown.replacen(' ', "T", 1);
-            quoted(&if zone.is_some() && time.ends_with("+00") { format!("{time}:00") } else { time })
-        }
         _ if kind(field).is_some() => shown,
         _ => quoted(&shown),
     })
 }
 
 fn all(call: &Call) -> Result<Vec<String>> {
-    call.values.iter().zip(call.fields).map(|(value, field)| json_of(value, field)).collect()
+    call.values
+        .iter()
+        .zip(call.fields)
+        .map(|(value, field)| json_of(value, field, Style::within(call.options)))
+        .collect()
 }
 
 fn object(call: &Call) -> Result<String> {
@@ -67,7 +68,7 @@ fn object(call: &Call) -> Result<String> {
     let written = all(call)?;
     let mut members = Vec::with_capacity(written.len() / 2);
     for (at, pair) in written.chunks(2).enumerate() {
-        let key = text_output(&call.values[at * 2], &call.fields[at * 2])?.ok_or_else(|| {
+        let key = text_output(&call.values[at * 2], &call.fields[at * 2], call.options)?.ok_or_else(|| {
             let message = format!("argument {} cannot be null", at * 2 + 1);
             external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
         })?;
@@ -116,12 +117,19 @@ fn object_of_texts(call: &Call) -> Result<String> {
 /// The functions.
 pub fn functions() -> [RowFunction; 11] {
     [
-        strict("to_json", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?)))
-            .with_aliases(&["row_to_json", "array_to_json"]),
-        strict("to_jsonb", 1..=1, a_jsonb, |call| binary(&json_of(&call.values[0], &call.fields[0])?)),
+        strict("to_json", 1..=1, a_json, |call| {
+            text(Some(json_of(&call.values[0], &call.fields[0], Style::within(call.options))?))
+        })
+        .with_aliases(&["row_to_json", "array_to_json"]),
+        strict("to_jsonb", 1..=1, a_jsonb, |call| {
+            binary(&json_of(&call.values[0], &call.fields[0], Style::within(call.options))?)
+        }),
         // As an item of an aggregate, where NULL is null.
-        strict("json_item", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?))).with_nulls(),
-        strict("json_key", 1..=1, a_json, |call| match text_output(&call.values[0], &call.fields[0])? {
+        strict("json_item", 1..=1, a_json, |call| {
+            text(Some(json_of(&call.values[0], &call.fields[0], Style::within(call.options))?))
+        })
+        .with_nulls(),
+        strict("json_key", 1..=1, a_json, |call| match text_output(&call.values[0], &call.fields[0], call.options)? {
             Some(key) => text(Some(quoted(&key))),
             None => Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field name must not be null"))),
         })
@@ -169,7 +177,9 @@ mod tests {
     #[test]
     fn values_become_json() {
         let field = |data: DataType| Field::new("", data, true);
-        let of = |value: ScalarValue| json_of(&value, &field(value.data_type())).expect("a type that clients know");
+        let of = |value: ScalarValue| {
+            json_of(&value, &field(value.data_type()), Style::initial()).expect("a type that clients know")
+        };
         assert_eq!(of(ScalarValue::Utf8View(Some("a\"b".into()))), "\"a\\\"b\"");
         assert_eq!(of(ScalarValue::Boolean(Some(true))), "true");
         assert_eq!(of(ScalarValue::Float64(Some(f64::NAN))), "\"NaN\"");

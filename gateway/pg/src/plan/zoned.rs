@@ -1,0 +1,167 @@
+//! Casts and arithmetic of `timestamptz` in a session whose zone is not UTC: an analyzer rule.
+//!
+//! Arrow takes local time for UTC, which it is in a session that has set nothing: there the rule does nothing, so that
+//! plans are as they were. In another zone, a cast between `timestamptz` and `timestamp`, `date` or `time` goes by the
+//! zone's offset at that time, and an interval's days and months are those of its calendar. A plan is kept for one
+//! setting of the zone only.
+
+use super::each_expr::{EachExpr, Order};
+use crate::{
+    datetime::Style,
+    functions::{planned, scalar_function::external},
+    plan::casts,
+    types::{self, TIME, TIMESTAMP},
+};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, PrimitiveArray},
+    datatypes::{DataType, Date32Type, Field, FieldRef, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType},
+};
+use datafusion::{
+    common::{DFSchema, tree_node::Transformed},
+    config::ConfigOptions,
+    error::Result,
+    logical_expr::{
+        BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, TypeSignature, Volatility, expr::ScalarFunction,
+    },
+    optimizer::AnalyzerRule,
+    scalar::ScalarValue,
+};
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
+use std::sync::Arc;
+
+/// The rule.
+pub fn zoned() -> Arc<dyn AnalyzerRule + Send + Sync> {
+    Arc::new(EachExpr { name: "session_time_zone", order: Order::LeavesFirst, rewrite })
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema, options: &ConfigOptions) -> Result<Transformed<Expr>> {
+    if Style::within(options).zone.is_utc() {
+        return Ok(Transformed::no(expr));
+    }
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Plus | Operator::Minus), right }) => {
+            let sides = (left.get_type(schema), right.get_type(schema));
+            let (time, span) = match sides {
+                (Ok(DataType::Timestamp(_, Some(_))), Ok(DataType::Interval(_))) => (left, right),
+                (Ok(DataType::Interval(_)), Ok(DataType::Timestamp(_, Some(_)))) if op == Operator::Plus => {
+                    (right, left)
+                }
+                _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
+            };
+            let moved = if op == Operator::Plus { planned::timestamptz_plus() } else { planned::timestamptz_minus() };
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(moved, vec![*time, *span]))))
+        }
+        Expr::Cast(cast) => {
+            let from = cast.expr.get_type(schema)?;
+            if !crosses(&from, cast.field.data_type()) {
+                return Ok(Transformed::no(Expr::Cast(cast)));
+            }
+            let function = ScalarUDF::from(InZone::new(cast.field.clone()));
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether a cast is one between local time and a `timestamptz`.
+pub(super) fn crosses(from: &DataType, to: &DataType) -> bool {
+    let is_local = |data: &DataType| matches!(data, DataType::Timestamp(_, None) | DataType::Date32);
+    let is_zoned = |data: &DataType| matches!(data, DataType::Timestamp(_, Some(_)));
+    (is_local(from) && is_zoned(to)) || (is_zoned(from) && (is_local(to) || matches!(to, DataType::Time64(_))))
+}
+
+/// A cast by the session's zone.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InZone {
+    target: FieldRef,
+    signature: Signature,
+}
+
+impl InZone {
+    fn new(target: FieldRef) -> Self {
+        Self { target, signature: Signature::new(TypeSignature::Any(1), Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for InZone {
+    fn name(&self) -> &str {
+        "pg_cast_in_zone"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.target.data_type().clone())
+    }
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        let nullable = arguments.arg_fields[0].is_nullable();
+        let metadata = self.target.metadata().clone();
+        Ok(Arc::new(Field::new("cast", self.target.data_type().clone(), nullable).with_metadata(metadata)))
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let style = Style::within(&arguments.config_options);
+        let cast = |array: &ArrayRef| in_zone(array, self.target.data_type(), style);
+        match &arguments.args[0] {
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(cast(array)?)),
+            ColumnarValue::Scalar(scalar) => {
+                let array = cast(&scalar.to_array()?)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+        }
+    }
+}
+
+/// Casts an array of one of `timestamptz`, `timestamp`, `date` to another, or to `time`, by the session's zone.
+///
+/// # Errors
+/// 22008.
+pub fn in_zone(array: &ArrayRef, to: &DataType, style: &Style) -> Result<ArrayRef> {
+    let out_of_range = || external(casts::timestamp_out_of_range());
+    let is_zoned = matches!(array.data_type(), DataType::Timestamp(_, Some(_)));
+    let unit = if is_zoned { types::timestamptz() } else { TIMESTAMP };
+    let micros: PrimitiveArray<TimestampMicrosecondType> = if *array.data_type() == DataType::Date32 {
+        array.as_primitive::<Date32Type>().try_unary(|days| match days {
+            i32::MAX => Ok(i64::MAX),
+            i32::MIN => Ok(i64::MIN),
+            days => i64::from(days).checked_mul(MICROS_PER_DAY).ok_or_else(out_of_range),
+        })?
+    } else {
+        arrow::compute::cast(array, &unit)?.as_primitive::<TimestampMicrosecondType>().clone()
+    };
+    let zone = &style.zone;
+    let moved: PrimitiveArray<TimestampMicrosecondType> = micros.try_unary(|micros| {
+        let moved = if is_zoned { zone.to_local(micros) } else { zone.to_utc(micros) };
+        moved.ok_or_else(out_of_range)
+    })?;
+    match to {
+        DataType::Date32 => {
+            let days: PrimitiveArray<Date32Type> = moved.try_unary(|micros| match micros {
+                i64::MAX => Ok(i32::MAX),
+                i64::MIN => Ok(i32::MIN),
+                micros => i32::try_from(micros.div_euclid(MICROS_PER_DAY)).map_err(|_| out_of_range()),
+            })?;
+            Ok(Arc::new(days))
+        }
+        DataType::Time64(_) => {
+            let clocks = moved.iter().map(|micros| {
+                micros
+                    .filter(|micros| !matches!(*micros, i64::MAX | i64::MIN))
+                    .map(|micros| micros.rem_euclid(MICROS_PER_DAY))
+            });
+            let clocks: ArrayRef = Arc::new(clocks.collect::<PrimitiveArray<Time64MicrosecondType>>());
+            debug_assert_eq!(*clocks.data_type(), TIME);
+            Ok(clocks)
+        }
+        to => {
+            let zone = if let DataType::Timestamp(_, zone) = to { zone.clone() } else { None };
+            let stamps: ArrayRef = Arc::new(moved.with_timezone_opt(zone));
+            // DataFusion's own casts may ask for another unit.
+            if matches!(to, DataType::Timestamp(TimeUnit::Microsecond, _)) {
+                Ok(stamps)
+            } else {
+                Ok(arrow::compute::cast(&stamps, to)?)
+            }
+        }
+    }
+}
