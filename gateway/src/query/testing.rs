@@ -214,7 +214,10 @@ pub(crate) async fn answer(
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     let mut out = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter().map(crate::pg::codec::print::texts);
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|column| crate::pg::codec::print::texts(column, crate::pg::datetime::Style::initial()));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let value = |column: &arrow::array::StringViewArray| {

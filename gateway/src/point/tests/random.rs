@@ -193,7 +193,13 @@ async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -> (String, 
     let mut values = Vec::new();
     for (data, (text, _)) in prepared.parameters.iter().zip(asked) {
         let bytes = text.as_ref().map(String::as_bytes);
-        match parameter::decode(bytes, &types::parameter_pg_type(data), Format::Text, data) {
+        match parameter::decode(
+            bytes,
+            &types::parameter_pg_type(data),
+            Format::Text,
+            data,
+            crate::pg::datetime::Input::initial(),
+        ) {
             Ok(value) => values.push(value),
             Err(error) => return (format!("{told}\n{error:?}"), compiled),
         }
@@ -275,6 +281,13 @@ async fn a_uuid_given_and_null_in_one_insert() {
 /// A scalar is what its type says: what the comparisons of this test rely on.
 #[test]
 fn parameters_are_of_their_types() {
-    let value = parameter::decode(Some(b"7"), &pgwire::api::Type::INT2, Format::Text, &DataType::Int64).unwrap();
+    let value = parameter::decode(
+        Some(b"7"),
+        &pgwire::api::Type::INT2,
+        Format::Text,
+        &DataType::Int64,
+        crate::pg::datetime::Input::initial(),
+    )
+    .unwrap();
     assert_eq!(value, ScalarValue::Int64(Some(7)));
 }

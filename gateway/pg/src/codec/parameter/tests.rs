@@ -3,11 +3,11 @@
 use super::*;
 
 fn text(value: &str, kind: Type, target: DataType) -> String {
-    shown(decode(Some(value.as_bytes()), &kind, Format::Text, &target))
+    shown(decode(Some(value.as_bytes()), &kind, Format::Text, &target, Input::initial()))
 }
 
 fn binary(value: &[u8], kind: Type, target: DataType) -> String {
-    shown(decode(Some(value), &kind, Format::Binary, &target))
+    shown(decode(Some(value), &kind, Format::Binary, &target, Input::initial()))
 }
 
 fn shown(value: Result<ScalarValue>) -> String {
@@ -19,7 +19,7 @@ fn shown(value: Result<ScalarValue>) -> String {
 
 #[test]
 fn null_has_the_type_of_its_target() {
-    assert_eq!(shown(decode(None, &Type::INT4, Format::Text, &DataType::Int64)), "Int64(NULL)");
+    assert_eq!(shown(decode(None, &Type::INT4, Format::Text, &DataType::Int64, Input::initial())), "Int64(NULL)");
 }
 
 #[test]
@@ -91,9 +91,13 @@ fn binary_is_read_by_its_type() {
 
 #[test]
 fn a_nan_with_a_sign_is_that_without() {
-    let double = decode(Some(&(-f64::NAN).to_be_bytes()), &Type::FLOAT8, Format::Binary, &DataType::Float64).unwrap();
+    let double =
+        decode(Some(&(-f64::NAN).to_be_bytes()), &Type::FLOAT8, Format::Binary, &DataType::Float64, Input::initial())
+            .unwrap();
     assert!(matches!(double, ScalarValue::Float64(Some(number)) if number.to_bits() == f64::NAN.to_bits()));
-    let real = decode(Some(&(-f32::NAN).to_be_bytes()), &Type::FLOAT4, Format::Binary, &DataType::Float32).unwrap();
+    let real =
+        decode(Some(&(-f32::NAN).to_be_bytes()), &Type::FLOAT4, Format::Binary, &DataType::Float32, Input::initial())
+            .unwrap();
     assert!(matches!(real, ScalarValue::Float32(Some(number)) if number.to_bits() == f32::NAN.to_bits()));
 }
 
