@@ -161,7 +161,9 @@ impl KeySchema {
                 "its type has no place in delimited keys",
                 "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
             ),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea if delimited && part.descending => {
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea
+                if delimited && part.descending =>
+            {
                 unsupported(
                     "texts do not descend in delimited keys",
                     "Create the table WITH (key_encoding = 'ordered'), or leave out DESC.",
@@ -435,7 +437,7 @@ impl KeySchema {
     }
 
     fn find_text_prefix(&self, column: usize, mut prefix: Vec<u8>, text: &str) -> (KeyRange, bool) {
-        if !matches!(self.kind(column), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)) {
+        if !matches!(self.kind(column), SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_)) {
             return (KeyRange::prefix(prefix), false);
         }
         if self.is_delimited(column) {
@@ -579,7 +581,7 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> 
         | (SqlType::Int8, Value::Int(_))
         | (SqlType::Float4 | SqlType::Float8, Value::Float(_))
         | (SqlType::Numeric { .. }, Value::Numeric { .. })
-        | (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
+        | (SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
         | (SqlType::Time, Value::Time(_))

@@ -176,7 +176,7 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
             let (unscaled, scale) = numeric_parts(all)?;
             Value::Numeric { unscaled, scale }.fit(kind).ok()?.into_owned()
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             Value::Text(std::str::from_utf8(all).ok()?.to_owned())
         }
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,

@@ -13,6 +13,7 @@ mod text;
 
 use array::ItemType;
 use bytes::Bytes;
+pub use fit::cut_name;
 use interval::Interval;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering, fmt};
@@ -42,6 +43,8 @@ pub enum SqlType {
     },
     /// `text`
     Text,
+    /// `name`: text of at most [`NAME_BYTES_MAX`] bytes, in private tables only. What is longer is cut.
+    Name,
     /// `varchar(n)`, n in characters; `None` for `varchar`.
     Varchar(Option<u32>),
     /// `char(n)`, n in characters, in private tables only. Trailing blanks are insignificant and not stored.
@@ -67,6 +70,9 @@ pub enum SqlType {
     /// An array of one dimension. Not allowed in keys.
     Array(ItemType),
 }
+
+/// Maximum bytes of a `name`: PostgreSQL's NAMEDATALEN without the zero at its end.
+pub const NAME_BYTES_MAX: usize = 63;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,6 +215,7 @@ impl fmt::Display for SqlType {
             Self::Float8 => f.write_str("double precision"),
             Self::Numeric { precision, scale } => write!(f, "numeric({precision},{scale})"),
             Self::Text => f.write_str("text"),
+            Self::Name => f.write_str("name"),
             Self::Varchar(None) => f.write_str("character varying"),
             Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
             Self::Char(length) => write!(f, "character({length})"),

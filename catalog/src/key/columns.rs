@@ -89,7 +89,7 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Float4 => "float4".into(),
         SqlType::Float8 => "float8".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
         SqlType::Timestamp => "timestamp".into(),
@@ -111,7 +111,9 @@ fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            DataType::Utf8
+        }
         // No key has a part of type interval or array.
         SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
         SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -151,7 +153,7 @@ impl Column {
             SqlType::Numeric { scale, .. } => {
                 Self::Numeric(Decimal128Builder::new().with_data_type(data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringBuilder::new())
             }
             SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => Self::Bytea(BinaryBuilder::new()),

@@ -100,7 +100,7 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
             let unscaled = decode_numeric(key, descending, scale)?;
             ValueRef::Numeric { unscaled: Some(unscaled).filter(|digits| digits.unsigned_abs() < limit)?, scale }
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             ValueRef::Text(match decode_bytes(key, descending)? {
                 Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
                 Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),

@@ -62,7 +62,7 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
         SqlType::Int2 => int(i16::MIN.into(), i16::MAX.into()),
         SqlType::Int4 => int(i32::MIN.into(), i32::MAX.into()),
         SqlType::Int8 => int(i64::MIN, i64::MAX),
-        SqlType::Text | SqlType::Varchar(_) => any_text().prop_map(Value::Text).boxed(),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) => any_text().prop_map(Value::Text).boxed(),
         SqlType::Bytea => {
             let byte = prop_oneof![any::<u8>(), prop::sample::select(vec![0u8, 1, 0x23, 0x24, 0x25, 0x64, 0xff])];
             prop::collection::vec(byte, 0..5).prop_map(|bytes| Value::Bytes(bytes.into())).boxed()

@@ -345,7 +345,7 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
         (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) | (SqlType::Char(from), SqlType::Char(to)) => {
             from <= to
         }
-        (SqlType::Char(_), SqlType::Text | SqlType::Varchar(None)) => true,
+        (SqlType::Char(_) | SqlType::Name, SqlType::Text | SqlType::Varchar(None)) => true,
         _ => false,
     }
 }

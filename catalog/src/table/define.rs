@@ -221,12 +221,14 @@ impl Table {
         check_name("column", &column.name)?;
         self.check_column_name(&column.name)?;
         check_type(column.kind)?;
-        if matches!(column.kind, SqlType::Char(_)) && !self.is_private() {
+        if matches!(column.kind, SqlType::Char(_) | SqlType::Name) && !self.is_private() {
             let message =
                 format!("column \"{}\" of type {} in a shared table is not supported", column.name, column.kind);
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_detail("What others have written to the store may end with blanks, which the type does not keep.")
-                .with_hint("Take varchar."));
+            let detail = match column.kind {
+                SqlType::Name => "What others have written to the store may be longer than the type keeps.",
+                _ => "What others have written to the store may end with blanks, which the type does not keep.",
+            };
+            return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail).with_hint("Take varchar."));
         }
         if self.column(&column.name).is_some() {
             return Err(self.column_exists(&column.name));

@@ -85,7 +85,8 @@ impl ItemType {
 }
 
 impl SqlType {
-    /// The array type with items of this type; `None` for `char(n)` and for arrays, since there is only one dimension.
+    /// The array type with items of this type; `None` for `char(n)`, `name`, and for arrays,
+    /// since there is only one dimension.
     pub fn array(self) -> Option<SqlType> {
         Some(SqlType::Array(match self {
             Self::Bool => ItemType::Bool,
@@ -106,7 +107,7 @@ impl SqlType {
             Self::Uuid => ItemType::Uuid,
             Self::Json => ItemType::Json,
             Self::Jsonb => ItemType::Jsonb,
-            Self::Char(_) | Self::Array(_) => return None,
+            Self::Char(_) | Self::Name | Self::Array(_) => return None,
         }))
     }
 }

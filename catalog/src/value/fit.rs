@@ -1,7 +1,7 @@
 //! Fitting a value to its column's type, as PostgreSQL's assignment does: rounding, checking, or refusing it.
 
 use super::{
-    SqlType, Value, array,
+    NAME_BYTES_MAX, SqlType, Value, array,
     calendar::{is_date, is_timestamp},
     clock::is_time,
     interval, text,
@@ -59,6 +59,10 @@ impl Value {
             (SqlType::Numeric { precision, scale }, Self::Numeric { unscaled, scale: from }) => {
                 fit_numeric(*unscaled, *from, precision, scale).map(Cow::Owned)
             }
+            (SqlType::Name, Self::Text(text)) => Ok(match cut_name(text) {
+                whole if whole.len() == text.len() => Cow::Borrowed(self),
+                cut => Cow::Owned(Self::Text(cut.to_owned())),
+            }),
             (SqlType::Varchar(Some(length)), Self::Text(text)) => {
                 Ok(cut_varchar(text, length as usize)?.map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut))))
             }
@@ -77,6 +81,11 @@ fn fit_float4(value: f64) -> Result<f64> {
         return Err(Error::new(ErrorKind::OutOfRange, format!("\"{value}\" is out of range for type real")));
     }
     Ok(fitted)
+}
+
+/// The characters of a text that a `name` keeps.
+pub fn cut_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
 /// The text without its trailing blanks, or `None` if it has none; refused if it is too long without them.

@@ -29,7 +29,7 @@ impl Value {
             SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => return parse_int(text, kind),
             SqlType::Float4 | SqlType::Float8 => return parse_float(text, kind),
             SqlType::Numeric { precision, scale } => return parse_numeric(text, kind, precision, scale),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 let value = Value::Text(text.to_owned());
                 return Ok(value.fit(kind)?.into_owned());
             }

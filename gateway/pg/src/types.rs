@@ -50,7 +50,9 @@ pub fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            DataType::Utf8View
+        }
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Time => TIME,
@@ -85,7 +87,7 @@ pub fn list_of(item: DataType) -> DataType {
 pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
     let field = Field::new(name, data_type(kind), nullable);
     match kind {
-        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             named(field, &type_name(kind))
         }
         SqlType::Array(ItemType::Json | ItemType::Jsonb | ItemType::Varchar(_)) => named(field, &type_name(kind)),
@@ -157,6 +159,7 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
             ("uuid", _) => Some(SqlType::Uuid),
             ("json", _) => Some(SqlType::Json),
             ("jsonb", _) => Some(SqlType::Jsonb),
+            ("name", _) => Some(SqlType::Name),
             ("character varying", _) => Some(SqlType::Varchar(None)),
             (_, Some(length)) => length.parse().ok().map(|length| SqlType::Varchar(Some(length))),
             _ => None,
@@ -196,6 +199,7 @@ pub fn type_name(kind: SqlType) -> String {
         SqlType::Float8 => "double precision".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
         SqlType::Text => "text".into(),
+        SqlType::Name => "name".into(),
         SqlType::Varchar(None) => "character varying".into(),
         SqlType::Varchar(Some(length)) => format!("character varying({length})"),
         SqlType::Char(length) => format!("character({length})"),
@@ -223,6 +227,7 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Float8 => Type::FLOAT8,
         SqlType::Numeric { .. } => Type::NUMERIC,
         SqlType::Text => Type::TEXT,
+        SqlType::Name => Type::NAME,
         SqlType::Varchar(_) => Type::VARCHAR,
         SqlType::Char(_) => Type::BPCHAR,
         SqlType::Bytea => Type::BYTEA,

@@ -98,7 +98,8 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "bytea" => Ok(SqlType::Bytea),
         "timestamp" => Ok(SqlType::Timestamp),
         "varchar" => Ok(SqlType::Varchar(None)),
-        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
+        "name" => Ok(SqlType::Name),
+        "bpchar" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
             Err(SqlError::unsupported(format!("type {name}")))
         }
         _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),

@@ -66,8 +66,8 @@ pub(crate) fn assign_row(
 /// to.
 fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> SqlError) -> Result<Value> {
     use SqlType::{
-        Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time,
-        Timestamp, Timestamptz, Uuid, Varchar,
+        Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Text,
+        Time, Timestamp, Timestamptz, Uuid, Varchar,
     };
     let out_of_range = || {
         let message = format!("{} out of range", types::type_name(kind));
@@ -75,13 +75,13 @@ fn cast(value: Value, from: &DataType, kind: SqlType, mismatch: &dyn Fn() -> Sql
     };
     let converted = match (kind, value) {
         (_, Value::Null) => Value::Null,
-        (Text | Varchar(_) | Char(_), Value::Bool(value)) => {
+        (Text | Name | Varchar(_) | Char(_), Value::Bool(value)) => {
             Value::Text(if value { "true" } else { "false" }.to_owned())
         }
-        (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
+        (Text | Name | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
         // As it is printed depends on the type of its items, which a value does not tell.
-        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from)),
-        (Text | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
+        (Text | Name | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from)),
+        (Text | Name | Varchar(_) | Char(_), value) => Value::Text(value.to_text(kind_of(&value, from))),
         (_, Value::Text(text)) => return read(&text, kind),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();

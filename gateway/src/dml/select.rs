@@ -72,7 +72,7 @@ pub(crate) fn value(value: Value) -> Expr {
 /// A cast to the type of a column, without the length of a varchar: that is checked later, and a cast would cut.
 pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
-        SqlType::Varchar(_) | SqlType::Char(_) => "text".to_owned(),
+        SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => "text".to_owned(),
         SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
         kind => types::type_name(kind),
     };
@@ -169,7 +169,8 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         }
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
-        let is_text_column = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+        let is_text_column =
+            matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_));
         // What is cast to a kind of text bears its name.
         let bears = is_text_column && cells().any(|cell| matches!(cell, Expr::Cast { .. }));
         // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for,

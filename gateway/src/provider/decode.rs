@@ -408,7 +408,7 @@ impl ColumnBuilder {
                 let numbers = Decimal128Builder::with_capacity(rows);
                 Self::Numeric(numbers.with_data_type(types::data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringViewBuilder::with_capacity(rows))
             }
             SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
@@ -509,7 +509,7 @@ impl ColumnBuilder {
             return Ok(bytes.len());
         }
         if column.encoding == Encoding::Binary
-            && matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_))
+            && matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_))
         {
             let text = std::str::from_utf8(bytes);
             let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;

@@ -84,7 +84,7 @@ impl Edge {
             SqlType::Int8 => integer_edge(i64::MIN, i64::MAX, cast, literal),
             SqlType::Float4 | SqlType::Float8 => float_edge(kind, cast, literal),
             SqlType::Numeric { scale, .. } => numeric_edge(scale, cast, literal),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
                 let keeps =
                     cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
                 text(literal).filter(|_| keeps).map(|text| Self::on(Value::Text(text.to_owned())))

@@ -229,6 +229,7 @@ files! { "tests/slt/postgres":
     materialized
     merge
     merged_columns
+    names
     nested_joins
     parameters
     private_tables

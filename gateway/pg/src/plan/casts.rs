@@ -28,7 +28,10 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use keyspan_catalog::{SqlType, value::calendar::MICROS_PER_DAY};
+use keyspan_catalog::{
+    SqlType,
+    value::{calendar::MICROS_PER_DAY, cut_name},
+};
 use std::sync::Arc;
 
 /// A cast to a type.
@@ -78,7 +81,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
 
 /// Whether a type of texts has a length, to which a cast cuts.
 fn has_length(named: &str) -> bool {
-    named.starts_with("character varying(") || named.starts_with("character(")
+    named.starts_with("character varying(") || named.starts_with("character(") || named == "name"
 }
 
 /// Types whose texts we read ourselves.
@@ -304,6 +307,7 @@ fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> 
             }
             Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(external)?),
             Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
+            Some(SqlType::Name) => values.append_value(cut_name(text)),
             // Without the blanks at its end, as it is stored.
             Some(SqlType::Char(length)) => values.append_value(first(text, length).trim_end_matches(' ')),
             _ => values.append_value(text),

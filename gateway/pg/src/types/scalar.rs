@@ -30,7 +30,7 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
         }
         (
             Value::Text(text),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
         ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
         (Value::Time(micros), SqlType::Time) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
