@@ -10,7 +10,7 @@ use arrow::{
     array::{
         Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
+        LargeBinaryBuilder,        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
     },
     compute::take,
     datatypes::{DataType, Field, TimeUnit},
@@ -89,6 +89,8 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Float4 => "float4".into(),
         SqlType::Float8 => "float8".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
+        SqlType::Exact(None) => "numeric".into(),
+        SqlType::Exact(Some(digits)) => format!("numeric({},{})", digits.precision, digits.scale),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
@@ -112,6 +114,7 @@ fn data_type(kind: SqlType) -> DataType {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
+        SqlType::Exact(_) => DataType::LargeBinary,
         // No key has a part of type interval or array.
         SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
         SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -131,6 +134,7 @@ enum Column {
     Float4(Float32Builder),
     Float8(Float64Builder),
     Numeric(Decimal128Builder, u8),
+    Exact(LargeBinaryBuilder),
     Text(StringBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
@@ -151,6 +155,7 @@ impl Column {
             SqlType::Numeric { scale, .. } => {
                 Self::Numeric(Decimal128Builder::new().with_data_type(data_type(kind)), scale)
             }
+            SqlType::Exact(_) => Self::Exact(LargeBinaryBuilder::new()),
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringBuilder::new())
             }
@@ -177,6 +182,7 @@ impl Column {
             (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: of }) if of == scale => {
                 builder.append_value(*unscaled);
             }
+            (Self::Exact(builder), ValueRef::Exact(exact)) => builder.append_value(exact.as_bytes()),
             (Self::Text(builder), ValueRef::Text(text)) => builder.append_value(text),
             (Self::Bytea(builder), ValueRef::Bytes(bytes)) => builder.append_value(bytes),
             (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
@@ -197,6 +203,7 @@ impl Column {
             Self::Float4(mut builder) => Arc::new(builder.finish()),
             Self::Float8(mut builder) => Arc::new(builder.finish()),
             Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
+            Self::Exact(mut builder) => Arc::new(builder.finish()),
             Self::Text(mut builder) => Arc::new(builder.finish()),
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),
@@ -330,6 +337,7 @@ mod tests {
             Value::Int(n) => n.to_string(),
             Value::Float(value) => value.to_string(),
             Value::Numeric { unscaled, .. } => unscaled.to_string(),
+            Value::Exact(exact) => exact.to_text(),
             Value::Text(text) => text.clone(),
             Value::Bytes(bytes) => format!("{:?}", &bytes[..]),
             Value::Interval(_) | Value::Array(_) => unreachable!("no part of a key is of such a type"),
