@@ -157,10 +157,12 @@ impl KeySchema {
             SqlType::Array(_) => {
                 unsupported("an array has no place in keys", "Take columns for its items into the key.")
             }
-            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_) if delimited => unsupported(
-                "its type has no place in delimited keys",
-                "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
-            ),
+            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_) if delimited => {
+                unsupported(
+                    "its type has no place in delimited keys",
+                    "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
+                )
+            }
             SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea if delimited && part.descending => {
                 unsupported(
                     "texts do not descend in delimited keys",

@@ -10,7 +10,7 @@ use arrow::{
     array::{
         Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        LargeBinaryBuilder,        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
+        LargeBinaryBuilder, StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
     },
     compute::take,
     datatypes::{DataType, Field, TimeUnit},

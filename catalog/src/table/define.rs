@@ -6,8 +6,7 @@ use super::{
 };
 use crate::{
     Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
-    private::private_table,
-    value::exact,
+    private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 

@@ -166,6 +166,12 @@ impl Exact {
         Some(exact)
     }
 
+    /// The value of the bytes that [`key`](Self::key) gave, with the least scale that shows all of its digits.
+    pub fn of_key(key: &[u8]) -> Option<Self> {
+        let mut rest = key;
+        Self::take_key(&mut rest, false).filter(|_| rest.is_empty())
+    }
+
     fn try_parts(&self) -> Option<Parts> {
         let (value, scale) = self.0.split_at_checked(self.0.len().checked_sub(SCALE_BYTES)?)?;
         let scale = u16::from_be_bytes(scale.try_into().ok()?);
@@ -289,9 +295,8 @@ impl Exact {
     pub fn fit(&self, digits: Digits) -> Result<Self> {
         let Digits { precision, scale } = digits;
         let refused = |detail: String| {
-            Error::new(ErrorKind::OutOfRange, "numeric field overflow").with_detail(format!(
-                "A field with precision {precision}, scale {scale} {detail}"
-            ))
+            Error::new(ErrorKind::OutOfRange, "numeric field overflow")
+                .with_detail(format!("A field with precision {precision}, scale {scale} {detail}"))
         };
         let (negative, held, exponent) = match self.parts() {
             Parts::NaN => return Ok(self.clone()),
@@ -411,7 +416,8 @@ mod tests {
 
     #[test]
     fn texts_come_back() {
-        for text in ["0", "0.00", "1.10", "-1.10", "100", "0.001", "-12345678901234567890123456789012345678901.5", "NaN"]
+        for text in
+            ["0", "0.00", "1.10", "-1.10", "100", "0.001", "-12345678901234567890123456789012345678901.5", "NaN"]
         {
             assert_eq!(exact(text).to_text(), text);
             assert_eq!(Exact::of_bytes(exact(text).0.clone()), Some(exact(text)));
@@ -425,7 +431,7 @@ mod tests {
         check("0e100000000", expect!["0"]);
         assert!(Exact::parse("1e-16384").unwrap().is_err());
         for text in ["", "-", ".", "1e", "1 2", "-NaN", "1.2.3", "0x10"] {
-            assert_eq!(Exact::parse(text), None, "{text}");
+            assert!(Exact::parse(text).is_none(), "{text}");
         }
         assert!(Exact::parse("1e131072").unwrap().is_err());
         assert_eq!(exact("1e131071").to_text().len(), 131_072);

@@ -6,8 +6,8 @@
 use super::{
     SqlType, Value, array,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
-    exact::Exact,
     clock::{TimeError, parse_time as parse_clock, write_time},
+    exact::Exact,
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
     interval::{Interval, IntervalError},
 };

@@ -149,9 +149,10 @@ fn digits(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A literal number for a `numeric` goes there as text, so that no digit is lost on the way through a float.
+/// A literal number for a column of numbers that are no integers goes there as text: as it is written, whatever the type
+/// of the cells beside it.
 pub(super) fn keep_digits(expr: &mut Expr, kind: SqlType) {
-    if matches!(kind, SqlType::Numeric { .. })
+    if matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8)
         && let Some(digits) = digits(expr)
     {
         *expr = value(Value::SingleQuotedString(digits));

@@ -331,9 +331,21 @@ impl Number {
     pub(crate) fn signum(&self) -> i32 {
         match self {
             Self::NaN => 1,
-            Self::Infinity { negative } => if *negative { -1 } else { 1 },
+            Self::Infinity { negative } => {
+                if *negative {
+                    -1
+                } else {
+                    1
+                }
+            }
             Self::Finite(decimal) if decimal.is_zero() => 0,
-            Self::Finite(decimal) => if decimal.is_negative() { -1 } else { 1 },
+            Self::Finite(decimal) => {
+                if decimal.is_negative() {
+                    -1
+                } else {
+                    1
+                }
+            }
         }
     }
 
@@ -465,7 +477,8 @@ mod tests {
     #[test]
     fn quotients_have_the_digits_of_postgres() {
         let check = |a: &str, b: &str, expected: Expect| {
-            expected.assert_eq(&number(a).over(&number(b)).map_or_else(|error| error.message, |quotient| shown(&quotient)));
+            expected
+                .assert_eq(&number(a).over(&number(b)).map_or_else(|error| error.message, |quotient| shown(&quotient)));
         };
         check("1", "3", expect!["0.33333333333333333333"]);
         check("98", "3.0", expect!["32.6666666666666667"]);

@@ -306,7 +306,10 @@ fn finite_power(base: &Decimal, exponent: &Decimal) -> Result<Number> {
     let scale = clamped(SIGNIFICANT_MIN - decimal_weight, &[base.scale, exponent.scale]);
     let digits = (scale as i32 + decimal_weight - weight + 8).max(0).unsigned_abs() + GUARD;
     let logarithm = ln_at(&base, digits + count_digits(&exponent.unscaled));
-    let result = exp_at(&Decimal { unscaled: &logarithm.unscaled * &exponent.unscaled, scale: logarithm.scale + exponent.scale }, scale)?;
+    let result = exp_at(
+        &Decimal { unscaled: &logarithm.unscaled * &exponent.unscaled, scale: logarithm.scale + exponent.scale },
+        scale,
+    )?;
     Ok(Number::Finite(if negative { result.negated() } else { result }))
 }
 

@@ -6,6 +6,7 @@
 
 use crate::{
     error::SqlError,
+    numeric,
     types::{self, TYPE_KEY, is_text, sql_type},
 };
 use arrow::{
@@ -50,6 +51,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             let item = types::item_field(target).map(Arc::new);
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
+        (from, to) if numeric::cast::converts(from, to) => true,
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (
@@ -64,7 +66,9 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Interval(_)
             | DataType::List(_)
             | DataType::Struct(_)
-            | DataType::Decimal128(..),
+            | DataType::LargeBinary
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..),
             to,
         ) => is_text(to),
         (_, to) if is_text(to) => has_length(named),
@@ -93,6 +97,8 @@ fn is_read(data: &DataType) -> bool {
             | DataType::Float32
             | DataType::Float64
             | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+            | DataType::LargeBinary
             | DataType::Binary
             | DataType::FixedSizeBinary(16)
             | DataType::Date32
@@ -151,6 +157,9 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
         let text: ArrayRef = Arc::new(crate::codec::print::texts(array)?);
         let text = read(as_string_view_array(&text)?.iter(), array.len(), target)?;
         return Ok(arrow::compute::cast(&text, target.data_type())?);
+    }
+    if numeric::cast::converts(from, target.data_type()) {
+        return numeric::cast::convert(array, target).map_err(external);
     }
     match from {
         DataType::Float32 | DataType::Float64 => {
@@ -250,6 +259,11 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
                 );
             }
             Ok(Arc::new(values.finish().with_precision_and_scale(precision, scale)?))
+        }
+        DataType::LargeBinary | DataType::Decimal256(..) => {
+            let exact = |text: Option<&str>| text.map(crate::codec::parse::exact).transpose();
+            let array = numeric::column::collect(texts.map(exact)).map_err(external)?;
+            numeric::cast::convert(&array, target).map_err(external)
         }
         DataType::Binary => {
             let mut values = BinaryBuilder::with_capacity(rows, 0);

@@ -1,7 +1,6 @@
 //! Literals beside values of other types, before DataFusion settles types: an analyzer rule.
 //!
-//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), numbers
-//! that are compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at
+//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), texts that are compared with a `char(n)` lose the blanks at
 //! their end ([`char_blanks`]).
 
 use super::{
@@ -9,7 +8,7 @@ use super::{
     each_expr::{EachExpr, Order},
 };
 use crate::{
-    common_type::{self, SAME_TYPE, cast_unknown, exact_decimal, is_unknown, needs_cast},
+    common_type::{self, SAME_TYPE, cast_unknown, is_unknown, needs_cast},
     functions::{self, lists::TEXT_BESIDE},
     types,
     workarounds::canonical_comparisons::compares,
@@ -56,8 +55,6 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 fn comparison(mut binary: BinaryExpr, schema: &DFSchema) -> Expr {
     if let (Ok(left), Ok(right)) = (binary.left.get_type(schema), binary.right.get_type(schema)) {
-        exact_decimal(&mut binary.left, &right);
-        exact_decimal(&mut binary.right, &left);
         if needs_cast(&left) {
             cast_unknown(&mut binary.right, &left);
         }
@@ -151,7 +148,6 @@ fn beside_value<'a>(value: &Expr, literals: impl IntoIterator<Item = &'a mut Exp
     {
         for literal in literals {
             cast_unknown(literal, &data);
-            exact_decimal(literal, &data);
         }
     }
 }

@@ -5,7 +5,9 @@ use crate::{
     common_type::{beside, is_unknown},
     error::{SqlError, SqlState},
     functions::{self, planned},
-    syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
+    numeric,
+    plan::numbers,
+    syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
     types::{self, is_text},
 };
 use arrow::datatypes::{DataType, Field};
@@ -44,7 +46,7 @@ const STEPS: [(&str, Step); 9] = [
     ("small integers", integers),
     // Quoted texts as times first, then times as intervals.
     ("times of day and intervals", clocks_and_spans),
-    // By the types that the sides have by now.
+    // By the types that the sides have by now, of numbers too.
     ("arithmetic by types", by_types),
 ];
 
@@ -137,16 +139,37 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
+        NEGATIVE => |of, _, schema| negative(of, schema),
         NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
         _ => return Ok(PlannerResult::Original(expr)),
     };
     compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
 }
 
+/// Unary minus, which DataFusion refuses for a numeric of the exact form.
+fn negative(of: Expr, schema: &DFSchema) -> Result<Expr> {
+    let data = of.get_type(schema)?;
+    Ok(match data {
+        _ if is_unknown(&of) => Expr::Negative(Box::new(Expr::Cast(Cast::new(Box::new(of), DataType::Float64)))),
+        data if numeric::is_exact(&data) => numeric::functions::negate().call(vec![of]),
+        data if numeric::is_number(&data) || data.is_null() || is_span(&data) => Expr::Negative(Box::new(of)),
+        data => {
+            let shown = types::sql_type(&Field::new("", data, true)).map(types::type_name).unwrap_or_default();
+            let message = format!("operator does not exist: - {shown}");
+            let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+                "No operator matches the given name and argument type. You might need to add an explicit type cast.",
+            );
+            return Err(functions::scalar_function::external(error));
+        }
+    })
+}
+
 fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
     let left = beside(left, &right, schema);
     let right = beside(right, &left, schema);
-    binary_expr(left, op, right)
+    let types = left.get_type(schema).ok().zip(right.get_type(schema).ok());
+    let computed = types.and_then(|(a, b)| numbers::operation(op, &left, &a, &right, &b));
+    computed.unwrap_or_else(|| binary_expr(left, op, right))
 }
 
 /// `||` of an array: a quoted text beside it is an array, not an item, and so is NULL, which adds nothing.
@@ -164,6 +187,13 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     }
     let left = if is_list(&right, schema) { beside(left, &right, schema) } else { left };
     let right = if is_list(&left, schema) { beside(right, &left, schema) } else { right };
+    // A numeric of the exact form is not the bytes that Arrow takes it for.
+    let shown = |side: Expr| match side.get_type(schema) {
+        Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
+        _ => side,
+    };
+    let (left, right) =
+        if is_list(&left, schema) || is_list(&right, schema) { (left, right) } else { (shown(left), shown(right)) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
@@ -178,10 +208,20 @@ fn literals(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
-/// `a ^ b`, of floats.
-fn power(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+/// `a ^ b`, of floats, or with a numeric exactly.
+fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     if !matches!(expr.op, Sql::PGExp) {
         return Ok(PlannerResult::Original(expr));
+    }
+    if let (Ok(a), Ok(b)) = (expr.left.get_type(schema), expr.right.get_type(schema))
+        && (numeric::is_numeric(&a) || numeric::is_numeric(&b))
+        && !(a.is_floating() || b.is_floating())
+    {
+        let side = |side: Expr| {
+            if is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), numeric::EXACT)) } else { side }
+        };
+        let raised = numeric::functions::raised().call(vec![side(expr.left), side(expr.right)]);
+        return Ok(PlannerResult::Planned(raised));
     }
     let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
     let power = datafusion::functions::math::power();
@@ -217,6 +257,11 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
             let length = |side| functions::interval_micros().call(vec![side]);
             let (left, right) = (length(left), length(right));
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        if let Some(operator) = numbers::operator(&op)
+            && let Some(computed) = numbers::operation(operator, &left, &a, &right, &b)
+        {
+            return Ok(PlannerResult::Planned(computed));
         }
         if let Some(planned) = spans(&op, &left, &a, &right, &b).or_else(|| dates(&op, &left, &a, &right, &b)) {
             return Ok(PlannerResult::Planned(planned));
@@ -351,7 +396,7 @@ fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
     let counts = matches!(op, Sql::Multiply | Sql::Divide);
     let becomes = match (side.get_type(schema), other.get_type(schema)) {
         (Ok(DataType::Time64(_)), Ok(DataType::Interval(_))) => compares,
-        (Ok(DataType::Time64(_)), Ok(other)) => counts && other.is_numeric(),
+        (Ok(DataType::Time64(_)), Ok(other)) => counts && numeric::is_number(&other),
         _ => false,
     };
     if becomes { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
@@ -414,14 +459,13 @@ fn spans(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Opt
     let call =
         |function: Arc<ScalarUDF>, left: &Expr, right: &Expr| Some(function.call(vec![left.clone(), right.clone()]));
     match (op, a, b) {
-        (Sql::Multiply, DataType::Interval(_), b) if b.is_numeric() => call(planned::interval_times(), left, right),
-        (Sql::Multiply, a, DataType::Interval(_)) if a.is_numeric() => call(planned::interval_times(), right, left),
-        (Sql::Divide, DataType::Interval(_), b) if b.is_numeric() => call(planned::interval_over(), left, right),
-        // What is divided exactly keeps 16 digits after the point.
-        (Sql::Divide, DataType::Decimal128(..), b) if matches!(b, DataType::Decimal128(..)) || b.is_integer() => {
-            call(planned::numeric_divide(), left, right)
+        (Sql::Multiply, DataType::Interval(_), b) if numeric::is_number(b) => {
+            call(planned::interval_times(), left, right)
         }
-        (Sql::Divide, a, DataType::Decimal128(..)) if a.is_integer() => call(planned::numeric_divide(), left, right),
+        (Sql::Multiply, a, DataType::Interval(_)) if numeric::is_number(a) => {
+            call(planned::interval_times(), right, left)
+        }
+        (Sql::Divide, DataType::Interval(_), b) if numeric::is_number(b) => call(planned::interval_over(), left, right),
         _ => None,
     }
 }

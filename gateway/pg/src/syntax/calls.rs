@@ -16,6 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 
 /// `= ANY` of a parameter or of a quoted text.
 pub(crate) const EQUALS_ANY: &str = "= ANY";
+/// Unary minus of what is no literal; the other side means nothing.
+pub(crate) const NEGATIVE: &str = "unary minus";
 /// `= ANY` of an array with items that may be NULL.
 pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
 /// `<> ALL` of an array.

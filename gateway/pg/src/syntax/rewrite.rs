@@ -14,10 +14,13 @@ use super::{
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
+use keyspan_catalog::value::exact::Exact;
 
+/// Digits that Arrow's decimals have, at most.
+const DECIMAL_DIGITS: usize = 76;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
 /// Functions whose arguments show their type in the result.
@@ -126,6 +129,18 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             unqualify(&mut function.name);
             typed_arguments(function);
         }
+        Expr::Value(value) => {
+            if let Value::Number(digits, _) = &value.value
+                && let Some(number) = numeric_literal(digits)
+            {
+                *expr = number?;
+            }
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if !is_literal(of) => {
+            let left = Box::new(std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new(""))));
+            let op = BinaryOperator::Custom(calls::NEGATIVE.to_owned());
+            *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
+        }
         Expr::Case { conditions, else_result, .. } => {
             conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
             if let Some(value) = else_result {
@@ -135,6 +150,40 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// What DataFusion takes a minus before for a part of a literal.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        Expr::Interval(_) => true,
+        _ => false,
+    }
+}
+
+/// A number written out that DataFusion does not read as PostgreSQL: with an exponent, beyond a bigint, of more digits
+/// than Arrow's decimals have.
+fn numeric_literal(digits: &str) -> Option<Result<Expr>> {
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let whole = plain && !digits.contains('.');
+    if digits.len() <= DECIMAL_DIGITS && plain && (!whole || digits.parse::<i64>().is_ok()) {
+        return None;
+    }
+    let exact = match Exact::parse(digits)? {
+        Ok(exact) => exact.to_text(),
+        Err(error) => return Some(Err(error.into())),
+    };
+    if exact.len() <= DECIMAL_DIGITS {
+        let digits = if exact.contains('.') { exact } else { format!("{exact}.") };
+        return Some(Ok(Expr::Value(Value::Number(digits, false).into())));
+    }
+    Some(Ok(Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(exact).into())),
+        data_type: DataType::Numeric(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    }))
 }
 
 /// Collations, `AT TIME ZONE`, and keywords that are functions, once their parts are rewritten.
