@@ -311,6 +311,7 @@ mod tests {
 
     /// A value of a column as text, comparable with [`plain`].
     fn shown(column: &ArrayRef, row: usize) -> String {
+        use crate::value::exact::Exact;
         use arrow::array::AsArray;
         use arrow::datatypes::*;
         match column.data_type() {
@@ -322,6 +323,7 @@ mod tests {
             DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
             DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value(row).to_string(),
             DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+            DataType::LargeBinary => Exact::trusted(column.as_binary::<i64>().value(row)).to_text(),
             DataType::Binary => format!("{:?}", column.as_binary::<i32>().value(row)),
             DataType::Date32 => column.as_primitive::<Date32Type>().value(row).to_string(),
             DataType::Time64(_) => column.as_primitive::<Time64MicrosecondType>().value(row).to_string(),
