@@ -278,6 +278,8 @@ enum Integers {
     Inner,
     /// They are numerics.
     Numeric,
+    /// Two of them are.
+    TwoNumeric,
 }
 
 /// A function that floats have too.
@@ -313,7 +315,12 @@ impl Overload {
             return None;
         }
         let is_numeric = |data: &DataType| super::is_exact(data) || super::is_decimal(data) && !self.decimals;
-        let is_integer = self.integers == Integers::Numeric && types.iter().all(DataType::is_integer);
+        let taken = match self.integers {
+            Integers::Inner => false,
+            Integers::Numeric => true,
+            Integers::TwoNumeric => types.len() == 2,
+        };
+        let is_integer = taken && types.iter().all(DataType::is_integer);
         self.compute.filter(|_| types.iter().any(is_numeric) || is_integer)
     }
 
@@ -438,13 +445,13 @@ const OVERLOADS: &[(&str, Option<Compute>, bool, Integers)] = &[
     ("signum", Some(|values| Ok(sign(&values[0]))), false, Integers::Inner),
     ("ceil", Some(|values| Ok(values[0].map(|decimal| decimal.whole(true)))), false, Integers::Inner),
     ("floor", Some(|values| Ok(values[0].map(|decimal| decimal.whole(false)))), false, Integers::Inner),
-    ("round", Some(|values| rounded(values, Decimal::rounded)), false, Integers::Inner),
-    ("trunc", Some(|values| rounded(values, Decimal::truncated)), false, Integers::Inner),
+    ("round", Some(|values| rounded(values, Decimal::rounded)), false, Integers::TwoNumeric),
+    ("trunc", Some(|values| rounded(values, Decimal::truncated)), false, Integers::TwoNumeric),
     ("sqrt", Some(|values| power::sqrt(&values[0])), false, Integers::Inner),
     ("exp", Some(|values| power::exp(&values[0])), false, Integers::Inner),
     ("ln", Some(|values| power::ln(&values[0])), false, Integers::Inner),
     ("log10", Some(|values| power::log(&Number::integer(10), &values[0])), false, Integers::Inner),
-    ("log", Some(logarithm), false, Integers::Inner),
+    ("log", Some(logarithm), false, Integers::TwoNumeric),
     ("power", Some(|values| power::power(&values[0], &values[1])), false, Integers::Inner),
     ("gcd", Some(common_divisor), false, Integers::Inner),
     ("lcm", Some(common_multiple), false, Integers::Inner),

@@ -287,7 +287,7 @@ fn finite_power(base: &Decimal, exponent: &Decimal) -> Result<Number> {
         return Err(invalid_power("a negative number raised to a non-integer power yields a complex result"));
     }
     if whole && let Ok(times) = i32::try_from(&exponent.unscaled / ten(exponent.scale)) {
-        return whole_power(base, times, exponent.scale).map(Number::Finite);
+        return whole_power(base, times).map(Number::Finite);
     }
     if base.is_zero() {
         return Ok(Number::Finite(Decimal::new(0, SIGNIFICANT_MIN as u32)));
@@ -313,8 +313,9 @@ fn finite_power(base: &Decimal, exponent: &Decimal) -> Result<Number> {
     Ok(Number::Finite(if negative { result.negated() } else { result }))
 }
 
-/// A whole power: PostgreSQL's `power_var_int`.
-fn whole_power(base: &Decimal, times: i32, exponent_scale: u32) -> Result<Decimal> {
+/// A whole power: PostgreSQL's `power_var_int`, whose scale is that of the base.
+fn whole_power(base: &Decimal, times: i32) -> Result<Decimal> {
+    let scale = clamped(SIGNIFICANT_MIN, &[base.scale]);
     let weight = if base.is_zero() {
         0.0
     } else {
@@ -325,9 +326,8 @@ fn whole_power(base: &Decimal, times: i32, exponent_scale: u32) -> Result<Decima
         return Err(overflow());
     }
     if weight + 1.0 < -f64::from(DISPLAY_SCALE_MAX) {
-        return Ok(Decimal::new(0, DISPLAY_SCALE_MAX as u32));
+        return Ok(Decimal::new(0, scale));
     }
-    let scale = clamped(SIGNIFICANT_MIN - weight as i32, &[base.scale, exponent_scale]);
     match times {
         0 => return Ok(Decimal::new(1, 0).rescaled(scale)),
         1 => return Ok(base.rescaled(scale)),

@@ -52,6 +52,10 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
         (from, to) if numeric::cast::converts(from, to) => true,
+        // What does not fit is refused in PostgreSQL's words.
+        (DataType::Decimal128(p, s), DataType::Decimal128(precision, scale)) => {
+            i32::from(*precision) - i32::from(*scale) < i32::from(*p) - i32::from(*s)
+        }
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (
@@ -176,6 +180,13 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
             let times = array.as_primitive::<Time64MicrosecondType>();
             let span = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
             Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(span)))
+        }
+        DataType::Decimal128(..) if matches!(target.data_type(), DataType::Decimal128(..)) => {
+            let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+            match arrow::compute::cast_with_options(array, target.data_type(), &options) {
+                Ok(cast) => Ok(cast),
+                Err(_) => numeric::cast::convert(array, target).map_err(external),
+            }
         }
         DataType::Decimal128(_, scale) => {
             // Arrow rounds half away from zero when it lessens the scale, as PostgreSQL does.

@@ -7,7 +7,7 @@
 
 use super::each_expr::{EachExpr, Order};
 use crate::{
-    common_type::{as_double, as_number, of_numbers},
+    common_type::{SAME_TYPE, as_double, as_number, of_numbers},
     numeric::{self, functions},
     workarounds::canonical_comparisons::compares,
 };
@@ -17,7 +17,7 @@ use datafusion::{
     error::Result,
     logical_expr::{
         Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlanBuilder, Operator, Subquery, binary_expr,
-        expr::{InList, InSubquery},
+        expr::{InList, InSubquery, ScalarFunction},
     },
     optimizer::AnalyzerRule,
     sql::sqlparser::ast::BinaryOperator as Sql,
@@ -113,6 +113,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(within) => in_subquery(within, schema)?,
         Expr::Case(case) => of_case(case, schema),
+        Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => same_type(call, schema),
         other => Transformed::no(other),
     })
 }
@@ -186,6 +187,21 @@ fn in_subquery(within: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
     let expr = Box::new(as_compared(*expr, &a, &to));
     Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated })))
+}
+
+/// `coalesce` and its kin.
+fn same_type(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let types = types_of(&call.args, schema);
+    let Some((types, to)) = types.and_then(|types| Some((types.clone(), of_numbers(&types)?))) else {
+        return Transformed::no(Expr::ScalarFunction(call));
+    };
+    if !types.iter().any(numeric::is_numeric) {
+        return Transformed::no(Expr::ScalarFunction(call));
+    }
+    for (argument, from) in call.args.iter_mut().zip(&types).filter(|(_, from)| !from.is_null()) {
+        *argument = as_number(std::mem::take(argument), from, &to);
+    }
+    Transformed::yes(Expr::ScalarFunction(call))
 }
 
 /// Both the values that CASE compares and its results.

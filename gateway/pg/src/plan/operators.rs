@@ -7,7 +7,9 @@ use crate::{
     functions::{self, planned},
     numeric,
     plan::numbers,
-    syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
+    syntax::calls::{
+        DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE, UNEQUAL_TO_ALL,
+    },
     types::{self, is_text},
 };
 use arrow::datatypes::{DataType, Field};
@@ -108,6 +110,21 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
     }
 
+    /// `ARRAY[…]`: numerics with different digits after the point keep them.
+    fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
+        let common = types.as_ref().and_then(crate::common_type::of_numbers);
+        let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
+        if !types.iter().any(numeric::is_numeric) {
+            return Ok(PlannerResult::Original(items));
+        }
+        let cast = items.into_iter().zip(&types).map(|(item, from)| match from {
+            DataType::Null => item,
+            from => crate::common_type::as_number(item, from, &common),
+        });
+        Ok(PlannerResult::Original(cast.collect()))
+    }
+
     /// `extract(field FROM value)`, with as many digits after the point as the field has.
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let field = match args.first() {
@@ -139,23 +156,27 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
-        NEGATIVE => |of, _, schema| negative(of, schema),
+        NEGATIVE => |of, _, schema| signed(of, true, schema),
+        POSITIVE => |of, _, schema| signed(of, false, schema),
         NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
         _ => return Ok(PlannerResult::Original(expr)),
     };
     compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
 }
 
-/// Unary minus, which DataFusion refuses for a numeric of the exact form.
-fn negative(of: Expr, schema: &DFSchema) -> Result<Expr> {
+/// Unary minus or plus, which DataFusion refuses for a numeric of the exact form.
+fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
+    let of = if is_unknown(&of) { Expr::Cast(Cast::new(Box::new(of), DataType::Float64)) } else { of };
     let data = of.get_type(schema)?;
     Ok(match data {
-        _ if is_unknown(&of) => Expr::Negative(Box::new(Expr::Cast(Cast::new(Box::new(of), DataType::Float64)))),
+        data if numeric::is_number(&data) && !negative => of,
         data if numeric::is_exact(&data) => numeric::functions::negate().call(vec![of]),
-        data if numeric::is_number(&data) || data.is_null() || is_span(&data) => Expr::Negative(Box::new(of)),
+        data if negative && (numeric::is_number(&data) || data.is_null() || is_span(&data)) => {
+            Expr::Negative(Box::new(of))
+        }
         data => {
             let shown = types::sql_type(&Field::new("", data, true)).map(types::type_name).unwrap_or_default();
-            let message = format!("operator does not exist: - {shown}");
+            let message = format!("operator does not exist: {} {shown}", if negative { "-" } else { "+" });
             let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
                 "No operator matches the given name and argument type. You might need to add an explicit type cast.",
             );
@@ -298,12 +319,38 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
             let item = Field::new_list_field(value.get_type(schema)?, true);
             Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
         }
-        other => return Ok(datafusion::functions_nested::expr_fn::array_has(other, value)),
+        other => other,
     };
+    let item = match list.get_type(schema) {
+        Ok(DataType::List(item)) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    if let Some((item, of)) = item.zip(value.get_type(schema).ok())
+        && let Some(has) = has_number(&list, &item, &value, &of)
+    {
+        return Ok(has);
+    }
     // `char(n)` compares without blanks at the end.
     let is_char = value.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some());
     let list = if is_char { functions::arrays::array_without_blanks().call(vec![list]) } else { list };
     Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
+}
+
+/// Whether a list has a number, where one of them or both are numerics of different forms.
+fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Option<Expr> {
+    let has_numeric = numeric::is_numeric(item) || numeric::is_numeric(of);
+    if !numeric::is_number(item) || !numeric::is_number(of) || !has_numeric || item == of && !numeric::is_exact(of) {
+        return None;
+    }
+    let of_type = |item: DataType| {
+        Expr::Cast(Cast::new(Box::new(list.clone()), DataType::List(Arc::new(Field::new_list_field(item, true)))))
+    };
+    if item.is_floating() || of.is_floating() {
+        let value = crate::common_type::as_number(value.clone(), of, &DataType::Float64);
+        return Some(datafusion::functions_nested::expr_fn::array_has(of_type(DataType::Float64), value));
+    }
+    let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
+    Some(datafusion::functions_nested::expr_fn::array_has(keys, numeric::functions::key().call(vec![value.clone()])))
 }
 
 /// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.

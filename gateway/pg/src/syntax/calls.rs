@@ -18,13 +18,15 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) const EQUALS_ANY: &str = "= ANY";
 /// Unary minus of what is no literal; the other side means nothing.
 pub(crate) const NEGATIVE: &str = "unary minus";
+/// Unary plus, in the same way.
+pub(crate) const POSITIVE: &str = "unary plus";
 /// `= ANY` of an array with items that may be NULL.
 pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
 /// `<> ALL` of an array.
 pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
-/// `IS DISTINCT FROM` with a quoted text at one side.
+/// `IS DISTINCT FROM`
 pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
-/// `IS NOT DISTINCT FROM` with a quoted text at one side.
+/// `IS NOT DISTINCT FROM`
 pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// PostgreSQL's names of functions that DataFusion has under another.
@@ -180,9 +182,9 @@ fn custom(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
 }
 
-/// `IS [NOT] DISTINCT FROM`, where one side is a quoted text, which has the type of the other.
+/// `IS [NOT] DISTINCT FROM`, of whose sides a quoted text has the type of the other, and numbers have one type.
 fn distinct(left: &Expr, right: &Expr, operator: &str) -> Option<Expr> {
-    (is_quoted(left) != is_quoted(right)).then(|| custom(left, named_operator(operator), right))
+    Some(custom(left, named_operator(operator), right))
 }
 
 /// A slice of an array, or a field of a row.

@@ -136,9 +136,14 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
                 *expr = number?;
             }
         }
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if !is_literal(of) => {
+        // The least bigint is one, though its digits alone are not.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if is_least(of) => {
+            *expr = Expr::Value(Value::Number(i64::MIN.to_string(), false).into());
+        }
+        Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: of } if !is_literal(of) => {
+            let name = if *sign == UnaryOperator::Minus { calls::NEGATIVE } else { calls::POSITIVE };
             let left = Box::new(std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new(""))));
-            let op = BinaryOperator::Custom(calls::NEGATIVE.to_owned());
+            let op = BinaryOperator::Custom(name.to_owned());
             *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
         }
         Expr::Case { conditions, else_result, .. } => {
@@ -150,6 +155,11 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+fn is_least(expr: &Expr) -> bool {
+    let is = |digits: &str| digits.parse() == Ok(i64::MIN.unsigned_abs());
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if is(digits)))
 }
 
 /// What DataFusion takes a minus before for a part of a literal.
@@ -164,9 +174,12 @@ fn is_literal(expr: &Expr) -> bool {
 /// A number written out that DataFusion does not read as PostgreSQL: with an exponent, beyond a bigint, of more digits
 /// than Arrow's decimals have.
 fn numeric_literal(digits: &str) -> Option<Result<Expr>> {
+    if digits.parse::<i64>().is_ok() {
+        return None;
+    }
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let whole = plain && !digits.contains('.');
-    if digits.len() <= DECIMAL_DIGITS && plain && (!whole || digits.parse::<i64>().is_ok()) {
+    if digits.len() <= DECIMAL_DIGITS && plain && !whole {
         return None;
     }
     let exact = match Exact::parse(digits)? {
