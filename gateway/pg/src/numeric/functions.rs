@@ -16,7 +16,7 @@ use crate::{
     functions::{bounded::ResultBytes, scalar_function::external},
 };
 use arrow::{
-    array::{Array, ArrayRef, BinaryBuilder},
+    array::{Array, ArrayRef, AsArray, BinaryBuilder, StringViewArray},
     datatypes::{DataType, Field, FieldRef},
 };
 use datafusion::{
@@ -174,6 +174,41 @@ pub fn key() -> Arc<ScalarUDF> {
     static KEY: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(Key { signature: Signature::any(1, Volatility::Immutable) })));
     Arc::clone(&KEY)
+}
+
+/// The same as text, for the frames of windows, which have no order of bytes.
+pub(crate) fn key_text() -> Arc<ScalarUDF> {
+    static KEY: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(KeyText { signature: Signature::any(1, Volatility::Immutable) })));
+    Arc::clone(&KEY)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KeyText {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for KeyText {
+    fn name(&self) -> &str {
+        "numeric_key_text"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Utf8View)
+    }
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let constant = matches!(arguments.args[0], ColumnarValue::Scalar(_));
+        let Some(argument) = arguments.args.into_iter().next() else { return internal_err!("one argument") };
+        let keys = keys(&argument.into_array(if constant { 1 } else { arguments.number_rows })?)?;
+        // Digits of sixteen keep the order of bytes.
+        let text = |key: &[u8]| {
+            key.iter().fold(String::with_capacity(2 * key.len()), |text, byte| text + &format!("{byte:02x}"))
+        };
+        let texts: StringViewArray = keys.as_binary::<i32>().iter().map(|key| key.map(text)).collect();
+        returned(Arc::new(texts), constant)
+    }
 }
 
 /// The name of [`key`].

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     common_type::{self, SAME_TYPE, cast_unknown, is_unknown, needs_cast},
-    functions::{self, lists::TEXT_BESIDE},
-    types,
+    error::SqlError,
+    functions::{self, lists::TEXT_BESIDE, scalar_function},
+    numeric, types,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -18,7 +19,8 @@ use datafusion::{
     common::{DFSchema, tree_node::Transformed},
     error::{DataFusionError, Result},
     logical_expr::{
-        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, binary_expr,
+        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, WindowFrameBound, WindowFrameUnits,
+        binary_expr,
         expr::{InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
@@ -46,7 +48,7 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::Between(between) if is_unknown(&between.expr) => literal_between(between, schema),
         Expr::Between(between) => value_between(between, schema),
-        Expr::WindowFunction(call) => window(call, schema),
+        Expr::WindowFunction(call) => window(call, schema)?,
         Expr::Case(case) => of_case(case, schema),
         other => return Ok(Transformed::no(other)),
     };
@@ -152,13 +154,27 @@ fn beside_value<'a>(value: &Expr, literals: impl IntoIterator<Item = &'a mut Exp
     }
 }
 
-/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length.
-fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Expr {
+/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length, nor
+/// numerics of the exact form, by their key.
+fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
     for order in &mut call.params.order_by {
         match order.expr.get_type(schema) {
             Ok(DataType::Time64(_)) => {
                 let time = Box::new(std::mem::take(&mut order.expr));
                 order.expr = Expr::Cast(Cast::new(time, DataType::Int64));
+            }
+            Ok(data) if numeric::is_exact(&data) => {
+                let frame = &call.params.window_frame;
+                let is_open = |bound: &WindowFrameBound| match bound {
+                    WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
+                    WindowFrameBound::CurrentRow => true,
+                };
+                if frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound))
+                {
+                    let what = "RANGE with an offset over a numeric without digits";
+                    return Err(scalar_function::external(SqlError::unsupported(what)));
+                }
+                order.expr = numeric::functions::key_text().call(vec![std::mem::take(&mut order.expr)]);
             }
             Ok(DataType::Interval(_)) => {
                 order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);
@@ -166,7 +182,7 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Expr {
             _ => {}
         }
     }
-    Expr::WindowFunction(call)
+    Ok(Expr::WindowFunction(call))
 }
 
 /// Both the values that CASE compares and its results.

@@ -8,15 +8,18 @@
 use super::each_expr::{EachExpr, Order};
 use crate::{
     common_type::{SAME_TYPE, as_double, as_number, of_numbers},
+    functions::interval_micros,
     numeric::{self, functions},
     workarounds::canonical_comparisons::compares,
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{DFSchema, tree_node::Transformed},
+    config::ConfigOptions,
     error::Result,
     logical_expr::{
-        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlanBuilder, Operator, Subquery, binary_expr,
+        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+        binary_expr,
         expr::{InList, InSubquery, ScalarFunction},
     },
     optimizer::AnalyzerRule,
@@ -26,7 +29,40 @@ use std::sync::Arc;
 
 /// The rule.
 pub fn numbers() -> Arc<dyn AnalyzerRule + Send + Sync> {
-    Arc::new(EachExpr { name: "types_of_numbers", order: Order::LeavesFirst, rewrite })
+    Arc::new(Numbers(EachExpr { name: "types_of_numbers", order: Order::LeavesFirst, rewrite }))
+}
+
+/// Expressions, and the columns of joins by USING and of INTERSECT and EXCEPT.
+#[derive(Debug)]
+struct Numbers(EachExpr);
+
+impl AnalyzerRule for Numbers {
+    fn name(&self) -> &str {
+        self.0.name
+    }
+
+    fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = self.0.analyze(plan, options)?;
+        let joined = plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Join(mut join) => {
+                let mut is = false;
+                for (ours, theirs) in &mut join.on {
+                    let types = (ours.get_type(join.left.schema())?, theirs.get_type(join.right.schema())?);
+                    if types.0 != types.1
+                        && let Some(to) = compared_as(&[types.0.clone(), types.1.clone()])
+                    {
+                        *ours = as_compared(std::mem::take(ours), &types.0, &to);
+                        *theirs = as_compared(std::mem::take(theirs), &types.1, &to);
+                        is = true;
+                    }
+                }
+                let plan = LogicalPlan::Join(join);
+                Ok(if is { Transformed::yes(plan) } else { Transformed::no(plan) })
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(joined.data)
+    }
 }
 
 /// The operator that SQL writes so, if numbers have it.
@@ -113,6 +149,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(within) => in_subquery(within, schema)?,
         Expr::Case(case) => of_case(case, schema),
+        Expr::ScalarFunction(call) if call.func.name() == "array_has" => array_has(call, schema),
         Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => same_type(call, schema),
         other => Transformed::no(other),
     })
@@ -187,6 +224,24 @@ fn in_subquery(within: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
     let expr = Box::new(as_compared(*expr, &a, &to));
     Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated })))
+}
+
+/// `value = ANY(array)`.
+fn array_has(mut call: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+    if let [list, value] = call.args.as_slice()
+        && let Ok(DataType::List(item)) = list.get_type(schema)
+        && let Ok(of) = value.get_type(schema)
+        && let Some(to) = compared_as(&[item.data_type().clone(), of.clone()])
+        && (*item.data_type() != of || numeric::is_exact(&of))
+    {
+        let items = if numeric::is_exact(&to) { numeric::EXACT } else { to.clone() };
+        let items = DataType::List(Arc::new(Field::new_list_field(items, true)));
+        let list = cast(list, &items);
+        let list = if numeric::is_exact(&to) { interval_micros().call(vec![list]) } else { list };
+        call.args = vec![list, as_compared(value.clone(), &of, &to)];
+        return Transformed::yes(Expr::ScalarFunction(call));
+    }
+    Transformed::no(Expr::ScalarFunction(call))
 }
 
 /// `coalesce` and its kin.

@@ -149,11 +149,7 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         // A list that may hold NULLs: whether the value is one of them stays open. Lists that are written out, and
         // parameters, keep the form that key ranges are made of.
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_) => {
-            parsed_expr(&format!(
-                "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
-                 ELSE array_has({right}, {left}) END"
-            ))
-            .map(Some)
+            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         // The type of a parameter or of a quoted text follows from that of the other side.
         Expr::Value(value) => Ok(match &value.value {
@@ -165,11 +161,24 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
             Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
             _ => None,
         }),
+        // Numerics, whose type follows from that of the other side.
+        Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
+            Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
+        }
         // A list of items, some of which may be NULL.
         Expr::Array(array) if !array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         _ => Ok(None),
+    }
+}
+
+/// Whether it is a number with a point.
+fn has_point(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { expr, .. } => has_point(expr),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
+        _ => false,
     }
 }
 
