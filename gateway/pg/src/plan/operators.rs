@@ -118,10 +118,8 @@ impl ExprPlanner for Operators {
         if !types.iter().any(numeric::is_numeric) {
             return Ok(PlannerResult::Original(items));
         }
-        let cast = items.into_iter().zip(&types).map(|(item, from)| match from {
-            DataType::Null => item,
-            from => crate::common_type::as_number(item, from, &common),
-        });
+        let cast = items.into_iter().zip(&types);
+        let cast = cast.map(|(item, from)| crate::common_type::as_number(item, from, &common));
         Ok(PlannerResult::Original(cast.collect()))
     }
 

@@ -165,6 +165,7 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
         }
+        Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
         // A list of items, some of which may be NULL.
         Expr::Array(array) if !array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
