@@ -30,6 +30,7 @@ pub mod formatting;
 pub mod json;
 pub mod lists;
 pub mod numbers;
+pub mod numeric;
 pub mod planned;
 pub(crate) mod same_type;
 pub mod scalar_function;
@@ -159,7 +160,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
-    let overloaded = crate::numeric::functions::functions(state);
+    let overloaded = numeric::functions(state);
     replace(state, overloaded);
     let bounded = bounded::functions(state);
     replace(state, bounded);

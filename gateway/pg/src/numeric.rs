@@ -9,21 +9,17 @@
 //! The first two are Arrow's, whose kernels compute them; a type says how many digits there are, so that no result
 //! overflows ([`arithmetic`]). The exact form is that of [`Exact`]: no other values are `LargeBinary` here, so that
 //! the type alone tells it. Its bytes have the value's order, and equal values may differ in the scale at their end: what
-//! tells whether values are equal looks at their [`key`](functions::key)
+//! tells whether values are equal looks at their [`key`](crate::functions::numeric::key)
 //! ([`plan::numerics`](crate::plan::numerics)). [`number`] computes with it.
 //!
 //! Literals, operators, functions, casts, aggregates and codecs ask here which form a numeric has.
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
-use keyspan_catalog::{
-    SqlType,
-    value::exact::{Digits, Exact},
-};
+use keyspan_catalog::value::exact::Exact;
 
 pub mod cast;
 pub mod column;
-pub mod functions;
 pub(crate) mod number;
 pub(crate) mod power;
 
@@ -110,15 +106,6 @@ pub fn arithmetic(operator: Operator, left: &DataType, right: &DataType) -> Opti
         Operator::Modulo => with_digits(a.max(b), x.max(y)),
         _ => return None,
     })
-}
-
-/// The SQL type of a field of the exact form: the digits stand in its metadata, if it has any.
-pub(crate) fn exact_type(field: &Field) -> SqlType {
-    let named = field.metadata().get(crate::types::TYPE_KEY);
-    let digits = named.and_then(|name| name.strip_prefix("numeric(")?.strip_suffix(')')?.split_once(','));
-    let digits = digits
-        .and_then(|(precision, scale)| Some(Digits { precision: precision.parse().ok()?, scale: scale.parse().ok()? }));
-    SqlType::Exact(digits)
 }
 
 /// A float as PostgreSQL casts it to numeric: 15 digits of it, or 6 of a real.

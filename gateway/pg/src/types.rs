@@ -98,6 +98,13 @@ pub fn named(field: Field, name: &str) -> Field {
     field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), name.to_owned())]))
 }
 
+/// The digits of a numeric of the exact form, which its field names if it has any.
+pub fn exact_digits(field: &Field) -> Option<Digits> {
+    let name = field.metadata().get(TYPE_KEY)?;
+    let (precision, scale) = name.strip_prefix("numeric(")?.strip_suffix(')')?.split_once(',')?;
+    Some(Digits { precision: precision.parse().ok()?, scale: scale.parse().ok()? })
+}
+
 /// Whether a type is `int2vector` or `oidvector`: lists whose items are counted from 0.
 pub fn is_vector(field: &Field) -> bool {
     field.metadata().get(TYPE_KEY).is_some_and(|name| name == "int2vector" || name == "oidvector")
@@ -149,7 +156,7 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         return if item.data_type().is_null() { SqlType::Text.array() } else { sql_type(&item)?.array() };
     }
     if numeric::is_exact(field.data_type()) {
-        return Some(numeric::exact_type(field));
+        return Some(SqlType::Exact(exact_digits(field)));
     }
     if let Some(name) = field.metadata().get(TYPE_KEY).filter(|name| !name.ends_with("[]")) {
         let length = name.strip_prefix("character varying(").and_then(|rest| rest.strip_suffix(')'));

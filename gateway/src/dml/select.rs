@@ -21,7 +21,10 @@ use datafusion::sql::sqlparser::{
     },
     tokenizer::Span,
 };
-use keyspan_catalog::{SqlType, value::array::ItemType};
+use keyspan_catalog::{
+    SqlType,
+    value::{array::ItemType, exact::Exact},
+};
 use std::ops::ControlFlow;
 
 /// `SELECT items FROM tables WHERE condition`; each item gets a name of its own.
@@ -143,7 +146,11 @@ fn is_null(expr: &Expr) -> bool {
 /// The digits of a literal number, with its sign.
 fn digits(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => Some(number.to_string()),
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => match number.contains(['e', 'E']) {
+            // As messages show it.
+            true => Exact::parse(number)?.ok().map(|number| number.to_text()),
+            false => Some(number.to_string()),
+        },
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => digits(expr).map(|number| format!("-{number}")),
         _ => None,
     }
@@ -178,8 +185,10 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Array(_))
             && !cells().all(is_text)
         {
+            // Numerics with digits of their own and such without are two types of Arrow.
+            let is_numeric = matches!(column.kind, SqlType::Array(ItemType::Numeric { .. } | ItemType::Exact(_)));
             for row in rows.iter_mut() {
-                let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some();
+                let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some() || is_numeric;
                 if let Some(expr) = row.content.get_mut(at).filter(bears_none) {
                     *expr = cast(expr.clone(), column.kind)?;
                 }

@@ -149,7 +149,7 @@ fn lengths(array: &ArrayRef) -> Result<ArrayRef> {
         return Ok(Arc::new(ListArray::try_new(item, list.offsets().clone(), values, list.nulls().cloned())?));
     }
     if numeric::is_exact(array.data_type()) {
-        return numeric::functions::keys(array);
+        return super::numeric::keys(array);
     }
     if !matches!(array.data_type(), DataType::Interval(_) | DataType::Duration(_) | DataType::Null) {
         return Ok(Arc::clone(array));

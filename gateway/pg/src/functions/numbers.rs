@@ -103,7 +103,7 @@ fn others() -> [RowFunction; 2] {
                 let number =
                     |at: usize| -> Result<Number> { Ok(number_of_scalar(&call.values[at])?.unwrap_or(Number::NaN)) };
                 let count = super::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
-                let bucket = numeric::functions::bucket(&number(0)?, &number(1)?, &number(2)?, count);
+                let bucket = super::numeric::bucket(&number(0)?, &number(1)?, &number(2)?, count);
                 return Ok(ScalarValue::Int32(Some(bucket.map_err(external)?)));
             }
             let operand = float(call, 0)?;

@@ -1,7 +1,7 @@
 //! Casts from and to numerics, as PostgreSQL rounds and refuses them.
 
 use super::{
-    EXACT, column,
+    column,
     number::{Decimal, Number, count_digits},
 };
 use crate::error::{Result, SqlError, SqlState};
@@ -10,9 +10,9 @@ use arrow::{
         Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, Float32Array, Float64Array, Int16Array, Int32Array,
         Int64Array, UInt32Array,
     },
-    datatypes::{DataType, Decimal128Type, Field},
+    datatypes::{DataType, Decimal128Type},
 };
-use keyspan_catalog::{SqlType, value::exact::Digits};
+use keyspan_catalog::value::exact::Digits;
 use num_bigint::BigInt;
 use std::sync::Arc;
 
@@ -38,19 +38,19 @@ pub fn converts(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Numbers of any type as those of another.
+/// Numbers of any type as those of another; `digits` are those of a type in the exact form, if it has any.
 ///
 /// # Errors
 /// 22003 for what does not fit, 0A000 for NaN and infinities as integers.
-pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
+pub fn convert(array: &ArrayRef, target: &DataType, digits: Option<Digits>) -> Result<ArrayRef> {
     let numbers = || (0..array.len()).map(|row| column::number(array, row));
-    Ok(match target.data_type() {
-        DataType::LargeBinary => match super::exact_type(target) {
-            SqlType::Exact(Some(digits)) => {
+    Ok(match target {
+        DataType::LargeBinary => match digits {
+            Some(digits) => {
                 let fitted = |row| Ok(column::exact(array, row)?.map(|exact| exact.fit(digits)).transpose()?);
                 column::collect((0..array.len()).map(fitted))?
             }
-            _ => column::to_exact(array)?,
+            None => column::to_exact(array)?,
         },
         DataType::Decimal128(precision, scale) => {
             let fitted = |number: Number| {
@@ -58,7 +58,7 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
                 i128::try_from(unscaled).map_err(|_| overflow(*precision, *scale))
             };
             let values = numbers().map(|number| number.map(fitted).transpose());
-            Arc::new(values.collect::<Result<Decimal128Array>>()?.with_data_type(target.data_type().clone()))
+            Arc::new(values.collect::<Result<Decimal128Array>>()?.with_data_type(target.clone()))
         }
         DataType::Decimal256(precision, scale) => {
             let fitted = |number: Number| {
@@ -66,7 +66,7 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
                 column::to_i256(&unscaled).ok_or_else(|| overflow(*precision, *scale))
             };
             let values = numbers().map(|number| number.map(fitted).transpose()).collect::<Result<Vec<_>>>()?;
-            Arc::new(Decimal256Array::from_iter(values).with_data_type(target.data_type().clone()))
+            Arc::new(Decimal256Array::from_iter(values).with_data_type(target.clone()))
         }
         DataType::Int16 => Arc::new(integers::<i16>(numbers(), "smallint").collect::<Result<Int16Array>>()?),
         DataType::Int32 => Arc::new(integers::<i32>(numbers(), "integer").collect::<Result<Int32Array>>()?),
@@ -168,17 +168,7 @@ pub fn convert_scalar(
     value: &datafusion::scalar::ScalarValue,
     target: &DataType,
 ) -> datafusion::error::Result<datafusion::scalar::ScalarValue> {
-    let array = convert(&value.to_array()?, &Field::new("", target.clone(), true))
-        .map_err(crate::functions::scalar_function::external)?;
+    let array = convert(&value.to_array()?, target, None)
+        .map_err(|error| datafusion::error::DataFusionError::External(Box::new(error)))?;
     datafusion::scalar::ScalarValue::try_from_array(&array, 0)
-}
-
-/// The exact form of a value that is a number.
-///
-/// # Errors
-/// 22003
-pub fn exact_scalar(
-    value: &datafusion::scalar::ScalarValue,
-) -> datafusion::error::Result<datafusion::scalar::ScalarValue> {
-    convert_scalar(value, &EXACT)
 }

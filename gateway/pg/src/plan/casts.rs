@@ -163,7 +163,7 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
         return Ok(arrow::compute::cast(&text, target.data_type())?);
     }
     if numeric::cast::converts(from, target.data_type()) {
-        return numeric::cast::convert(array, target).map_err(external);
+        return numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external);
     }
     match from {
         DataType::Float32 | DataType::Float64 => {
@@ -185,7 +185,9 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
             let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
             match arrow::compute::cast_with_options(array, target.data_type(), &options) {
                 Ok(cast) => Ok(cast),
-                Err(_) => numeric::cast::convert(array, target).map_err(external),
+                Err(_) => {
+                    numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external)
+                }
             }
         }
         DataType::Decimal128(_, scale) => {
@@ -274,7 +276,7 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
         DataType::LargeBinary | DataType::Decimal256(..) => {
             let exact = |text: Option<&str>| text.map(crate::codec::parse::exact).transpose();
             let array = numeric::column::collect(texts.map(exact)).map_err(external)?;
-            numeric::cast::convert(&array, target).map_err(external)
+            numeric::cast::convert(&array, target.data_type(), types::exact_digits(target)).map_err(external)
         }
         DataType::Binary => {
             let mut values = BinaryBuilder::with_capacity(rows, 0);

@@ -11,11 +11,9 @@ use crate::{
     functions::{
         arrays::{array_order, has_length},
         interval_micros,
+        numeric::{key, trim},
     },
-    numeric::{
-        self,
-        functions::{key, trim},
-    },
+    numeric,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;

@@ -174,7 +174,7 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
                     let what = "RANGE with an offset over a numeric without digits";
                     return Err(scalar_function::external(SqlError::unsupported(what)));
                 }
-                order.expr = numeric::functions::key_text().call(vec![std::mem::take(&mut order.expr)]);
+                order.expr = functions::numeric::key_text().call(vec![std::mem::take(&mut order.expr)]);
             }
             Ok(DataType::Interval(_)) => {
                 order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);

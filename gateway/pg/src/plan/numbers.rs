@@ -8,8 +8,8 @@
 use super::each_expr::{EachExpr, Order};
 use crate::{
     common_type::{SAME_TYPE, as_double, as_number, of_numbers},
-    functions::interval_micros,
-    numeric::{self, functions},
+    functions::{interval_micros, numeric as functions},
+    numeric,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::{DataType, Field};

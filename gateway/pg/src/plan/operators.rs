@@ -168,7 +168,7 @@ fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
     let data = of.get_type(schema)?;
     Ok(match data {
         data if numeric::is_number(&data) && !negative => of,
-        data if numeric::is_exact(&data) => numeric::functions::negate().call(vec![of]),
+        data if numeric::is_exact(&data) => functions::numeric::negate().call(vec![of]),
         data if negative && (numeric::is_number(&data) || data.is_null() || is_span(&data)) => {
             Expr::Negative(Box::new(of))
         }
@@ -239,7 +239,7 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
         let side = |side: Expr| {
             if is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), numeric::EXACT)) } else { side }
         };
-        let raised = numeric::functions::raised().call(vec![side(expr.left), side(expr.right)]);
+        let raised = functions::numeric::raised().call(vec![side(expr.left), side(expr.right)]);
         return Ok(PlannerResult::Planned(raised));
     }
     let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
@@ -348,7 +348,7 @@ fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Opti
         return Some(datafusion::functions_nested::expr_fn::array_has(of_type(DataType::Float64), value));
     }
     let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
-    Some(datafusion::functions_nested::expr_fn::array_has(keys, numeric::functions::key().call(vec![value.clone()])))
+    Some(datafusion::functions_nested::expr_fn::array_has(keys, functions::numeric::key().call(vec![value.clone()])))
 }
 
 /// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.

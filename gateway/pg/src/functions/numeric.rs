@@ -5,15 +5,15 @@
 //! doubles, and the numerics beside it become doubles, as PostgreSQL prefers them; with a numeric, and for some with
 //! integers, it is exact.
 
-use super::{
-    EXACT, column,
-    number::{Decimal, Number, division_by_zero},
-    power,
-};
+use super::{bounded::ResultBytes, scalar_function::external};
 use crate::{
     cancel_flag::CancelFlag,
     error::{Result, SqlError, SqlState},
-    functions::{bounded::ResultBytes, scalar_function::external},
+    numeric::{
+        self, EXACT, column,
+        number::{Decimal, Number, division_by_zero},
+        power,
+    },
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray, BinaryBuilder, StringViewArray},
@@ -349,7 +349,7 @@ impl Overload {
         if types.iter().any(DataType::is_floating) {
             return None;
         }
-        let is_numeric = |data: &DataType| super::is_exact(data) || super::is_decimal(data) && !self.decimals;
+        let is_numeric = |data: &DataType| numeric::is_exact(data) || numeric::is_decimal(data) && !self.decimals;
         let taken = match self.integers {
             Integers::Inner => false,
             Integers::Numeric => true,
@@ -362,8 +362,8 @@ impl Overload {
     /// The types of arguments of the inner function.
     fn coerced(&self, types: &[DataType]) -> PlanResult<Vec<DataType>> {
         let to_double = |data: &DataType| {
-            let is_numeric = super::is_exact(data) || super::is_decimal(data) && !self.decimals;
-            let beside_float = super::is_decimal(data) && types.iter().any(DataType::is_floating);
+            let is_numeric = numeric::is_exact(data) || numeric::is_decimal(data) && !self.decimals;
+            let beside_float = numeric::is_decimal(data) && types.iter().any(DataType::is_floating);
             if is_numeric || beside_float { DataType::Float64 } else { data.clone() }
         };
         let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", to_double(data), true))).collect();
@@ -387,9 +387,9 @@ impl ScalarUDFImpl for Overload {
             return self.coerced(types);
         }
         let typed = |data: &DataType| match data {
-            data if data.is_integer() || super::is_numeric(data) => Ok(data.clone()),
+            data if data.is_integer() || numeric::is_numeric(data) => Ok(data.clone()),
             DataType::Null | DataType::Utf8 => Ok(EXACT),
-            _ => Err(external(crate::functions::undefined(self.name, types))),
+            _ => Err(external(super::undefined(self.name, types))),
         };
         types.iter().map(typed).collect()
     }
