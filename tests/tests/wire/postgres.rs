@@ -230,6 +230,7 @@ files! { "tests/slt/postgres":
     merge
     merged_columns
     nested_joins
+    numerics
     parameters
     private_tables
     qualifiers

@@ -125,7 +125,8 @@ fn write_text_binary(text: &[u8], negative: bool, out: &mut BytesMut) {
     let leading = groups.iter().take_while(|group| **group == 0).count();
     let end = groups.iter().rposition(|group| *group != 0).map_or(leading, |last| last + 1);
     let groups = &groups[leading.min(end)..end];
-    let weight = if groups.is_empty() { 0 } else { whole_groups as i16 - leading as i16 - 1 };
+    // At most 32,768 groups stand before the point.
+    let weight = if groups.is_empty() { 0 } else { (whole_groups as i32 - leading as i32 - 1) as i16 };
     out.put_u16(groups.len() as u16);
     out.put_i16(weight);
     out.put_u16(if negative && !groups.is_empty() { NEGATIVE } else { 0 });

@@ -93,7 +93,7 @@ impl ScalarUDFImpl for SameType {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let settled_types = settled(self.kind.relation(), types);
         // Arrow knows no cast of numbers to the exact form; a rule puts ours around the arguments.
-        if settled_types.iter().any(numeric::is_exact) {
+        if settled_types.iter().chain(types).any(numeric::is_exact) {
             let typed = settled_types.iter().zip(types);
             let open = |(to, from): (&DataType, &DataType)| if is_open(from) { to.clone() } else { from.clone() };
             return Ok(typed.map(open).collect());

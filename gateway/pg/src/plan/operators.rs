@@ -268,9 +268,24 @@ fn clocks_and_spans(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerRes
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
+/// A parameter of an unknown type beside a numeric of the exact form is one.
+fn typed_beside(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    match side {
+        Expr::Placeholder(Placeholder { id, field: None })
+            if other.get_type(schema).is_ok_and(|data| numeric::is_exact(&data)) =>
+        {
+            let field = Arc::new(Field::new(&id, numeric::EXACT, true));
+            Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
+        }
+        side => side,
+    }
+}
+
 /// Comparisons of intervals by their length, and arithmetic of intervals, numerics, dates and times.
 fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
+    let left = typed_beside(left, &right, schema);
+    let right = typed_beside(right, &left, schema);
     if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
         if is_comparison(&op) && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
             let length = |side| functions::interval_micros().call(vec![side]);

@@ -101,9 +101,12 @@ fn numeric(info: &ExactNumberInfo) -> Result<(DataType, Option<String>)> {
     if !(-MOST..=MOST).contains(&scale) {
         return refused(format!("NUMERIC scale {scale} must be between -{MOST} and {MOST}"));
     }
-    let whole = i32::try_from(precision - scale).unwrap_or(i32::MAX);
-    let data = match i32::try_from(scale) {
-        Ok(scale) if (0..=precision).contains(&i64::from(scale)) => numeric::with_digits(whole, scale),
+    // As columns of such types: beyond 38 digits in the exact form, which has NaN too.
+    let small = (precision <= i64::from(types::NUMERIC_PRECISION)).then(|| u8::try_from(precision).ok()).flatten();
+    let data = match small.zip(i8::try_from(scale).ok()) {
+        Some((precision, scale)) if (0..=i64::from(precision)).contains(&i64::from(scale)) => {
+            DataType::Decimal128(precision, scale)
+        }
         _ => numeric::EXACT,
     };
     let name = numeric::is_exact(&data).then(|| format!("numeric({precision},{scale})"));

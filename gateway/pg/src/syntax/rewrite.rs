@@ -165,7 +165,9 @@ fn is_least(expr: &Expr) -> bool {
 /// What DataFusion takes a minus before for a part of a literal.
 fn is_literal(expr: &Expr) -> bool {
     match expr {
-        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if digits.len() <= DECIMAL_DIGITS && !digits.contains(['e', 'E']))
+        }
         Expr::Interval(_) => true,
         _ => false,
     }
