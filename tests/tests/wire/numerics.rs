@@ -144,7 +144,7 @@ impl Words {
             0..=3 => one,
             4..=8 => format!("({one} {} {})", self.one(&["+", "-", "*", "/", "%"]), self.expression(depth + 1)),
             9 => format!("(- {one})"),
-            10 => format!("{}({one})", self.one(&["abs", "ceil", "floor", "sign"])),
+            10 => format!("{}(({one})::numeric)", self.one(&["abs", "ceil", "floor", "sign"])),
             11 => format!("{}(({one})::numeric, {})", self.one(&["round", "trunc"]), self.below(30)),
             12 => format!("sqrt(abs({one})::numeric)"),
             13 => format!("exp({})", self.small()),

@@ -14,7 +14,10 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::{DFSchema, tree_node::Transformed},
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
     config::ConfigOptions,
     error::Result,
     logical_expr::{
@@ -63,6 +66,14 @@ impl AnalyzerRule for Numbers {
         })?;
         Ok(joined.data)
     }
+}
+
+/// An expression as the rule leaves it.
+///
+/// # Errors
+/// DataFusion's.
+pub(crate) fn settled(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
 }
 
 /// The operator that SQL writes so, if numbers have it.

@@ -14,7 +14,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::DFSchema,
+    common::{DFSchema, tree_node::TreeNode},
     error::Result,
     logical_expr::{
         Cast, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF, binary_expr,
@@ -268,6 +268,10 @@ fn clocks_and_spans(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerRes
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
+fn has_case(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(matches!(expr, Expr::Case(_)))).unwrap_or(false)
+}
+
 /// A parameter of an unknown type beside a numeric of the exact form is one.
 fn typed_beside(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
     match side {
@@ -284,6 +288,9 @@ fn typed_beside(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
 /// Comparisons of intervals by their length, and arithmetic of intervals, numerics, dates and times.
 fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
+    // A CASE of several numbers has the type of its first until the rule has seen it.
+    let settled = |side: Expr| if has_case(&side) { numbers::settled(side, schema) } else { Ok(side) };
+    let (left, right) = (settled(left)?, settled(right)?);
     let left = typed_beside(left, &right, schema);
     let right = typed_beside(right, &left, schema);
     if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {

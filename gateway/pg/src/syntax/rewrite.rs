@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_catalog::value::exact::Exact;
 
 /// Digits that Arrow's decimals have, at most.
-const DECIMAL_DIGITS: usize = 76;
+pub(crate) const DECIMAL_DIGITS: usize = 76;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
 /// Functions whose arguments show their type in the result.

@@ -5,7 +5,7 @@
 //! `varchar` and `text` in one column are `text`. A quoted text in a column of other values gets its type when types
 //! are known ([`TEXT_BESIDE`]).
 
-use super::build::call;
+use super::{build::call, rewrite::DECIMAL_DIGITS};
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
     functions::lists::TEXT_BESIDE,
@@ -44,8 +44,8 @@ fn number_scale(cell: &Expr) -> Option<i64> {
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => number_scale(expr),
         Expr::Cast { data_type: DataType::Numeric(_) | DataType::Decimal(_), array: false, .. } => Some(-1),
         Expr::Value(value) => match &value.value {
-            // An exponent moves the point.
-            Value::Number(digits, _) if digits.contains(['e', 'E']) => Some(-1),
+            // An exponent moves the point, and what has too many digits is cast.
+            Value::Number(digits, _) if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS => Some(-1),
             Value::Number(digits, _) => {
                 let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
                 i64::try_from(scale).ok()
