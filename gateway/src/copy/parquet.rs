@@ -10,6 +10,7 @@ use crate::{
     instance::Instance,
     pg::{
         error::{Result, SqlError, SqlState},
+        numeric,
         plan::casts::convert,
         types,
     },

@@ -99,6 +99,14 @@ impl Interval {
     pub(super) fn as_point(&self) -> Option<&Value> {
         match (&self.low, &self.high) {
             (Bound::Included(low), Bound::Included(high)) if compare(low, high).is_eq() => Some(low),
+            // Up to the next number of the part's type.
+            (Bound::Included(low @ Value::Int(n)), Bound::Excluded(Value::Int(next))) => {
+                (n.checked_add(1) == Some(*next)).then_some(low)
+            }
+            (
+                Bound::Included(low @ Value::Numeric { unscaled, scale }),
+                Bound::Excluded(Value::Numeric { unscaled: next, scale: of }),
+            ) => (scale == of && unscaled.checked_add(1) == Some(*next)).then_some(low),
             _ => None,
         }
     }

@@ -109,8 +109,10 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
     }
     if compares(op) {
         let wider = if has_exact { numeric::EXACT } else { numeric::wider(a, b) };
+        // By keys, of which the optimizer makes bounds that are integers.
+        let beside_literal = |data: &DataType, other: &Expr| data.is_integer() && matches!(other, Expr::Literal(..));
         return match wider {
-            DataType::Decimal128(..) => None,
+            DataType::Decimal128(..) if !beside_literal(a, right) && !beside_literal(b, left) => None,
             wide @ DataType::Decimal256(..) if a == b && *a == wide => None,
             wide @ DataType::Decimal256(..) => Some(binary_expr(cast(left, &wide), op, cast(right, &wide))),
             _ => {
