@@ -191,6 +191,7 @@ async fn answer(client: &Client, sql: &str) -> Result<String> {
 }
 
 #[tokio::test]
+#[expect(clippy::print_stdout, reason = "says that nothing was tested")]
 async fn random_expressions_are_as_in_postgres() -> Result<()> {
     let Ok(address) = std::env::var("KEYSPAN_TESTS_POSTGRES") else {
         println!("KEYSPAN_TESTS_POSTGRES names no PostgreSQL: nothing is compared");

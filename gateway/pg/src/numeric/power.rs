@@ -12,6 +12,7 @@ const GUARD: u32 = 12;
 /// A result's weight beyond which PostgreSQL does not go.
 const RESULT_SCALE_MAX: f64 = 2_000.0;
 /// log10(e), as PostgreSQL has it.
+#[expect(clippy::approx_constant, reason = "a digit more would be another estimate")]
 const LOG10_E: f64 = 0.434_294_481_903_252;
 /// Digits of a result before the point, at most.
 const WHOLE_DIGITS_MAX: f64 = 131_072.0;
@@ -129,7 +130,7 @@ fn logarithm_weight(decimal: &Decimal) -> i32 {
         return off.weight() * GROUP + first.log10() as i32;
     }
     let (value, place) = decimal.leading_groups(2);
-    let logarithm = value.ln() + f64::from(place) * 2.302_585_092_994_046;
+    let logarithm = value.ln() + f64::from(place) * std::f64::consts::LN_10;
     logarithm.abs().log10() as i32
 }
 
