@@ -302,7 +302,9 @@ impl AggregateUDFImpl for Statistic {
         if arguments.len() != count || !arguments.iter().all(takes) {
             return Err(external(crate::functions::undefined(self.name(), arguments)));
         }
-        Ok(vec![DataType::Float64; count])
+        // Arrow casts no numeric of the exact form: a rule does.
+        let typed = |data: &DataType| if numeric::is_exact(data) { data.clone() } else { DataType::Float64 };
+        Ok(arguments.iter().map(typed).collect())
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         let exact = self.kind.exact().zip(arguments.first());

@@ -368,8 +368,18 @@ impl Overload {
         };
         let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", to_double(data), true))).collect();
         let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
-        Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
+        // Arrow casts none of the exact form: that is done when the function is called.
+        let typed = coerced.iter().zip(types).map(|(field, data)| match numeric::is_exact(data) {
+            true => data.clone(),
+            false => field.data_type().clone(),
+        });
+        Ok(typed.collect())
     }
+}
+
+/// A type as the functions of floats see it.
+fn as_inner(data: &DataType) -> DataType {
+    if numeric::is_exact(data) { DataType::Float64 } else { data.clone() }
 }
 
 impl ScalarUDFImpl for Overload {
@@ -396,21 +406,45 @@ impl ScalarUDFImpl for Overload {
     fn return_type(&self, types: &[DataType]) -> PlanResult<DataType> {
         match self.exactly(types) {
             Some(_) => Ok(EXACT),
-            None => self.inner.return_type(types),
+            None => self.inner.return_type(&types.iter().map(as_inner).collect::<Vec<_>>()),
         }
     }
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> PlanResult<FieldRef> {
         let types: Vec<_> = arguments.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         match self.exactly(&types) {
             Some(_) => Ok(Arc::new(Field::new(self.name, EXACT, true))),
-            None => self.inner.return_field_from_args(arguments),
+            None => {
+                let typed = arguments
+                    .arg_fields
+                    .iter()
+                    .map(|field| Arc::new(field.as_ref().clone().with_data_type(as_inner(field.data_type()))));
+                let arg_fields: Vec<FieldRef> = typed.collect();
+                self.inner.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, ..arguments })
+            }
         }
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let types: Vec<_> = arguments.args.iter().map(ColumnarValue::data_type).collect();
         match self.exactly(&types) {
             Some(function) => compute(self.name, function, &arguments),
-            None => self.inner.invoke_with_args(arguments),
+            None => {
+                let mut arguments = arguments;
+                for (argument, field) in arguments.args.iter_mut().zip(&mut arguments.arg_fields) {
+                    if !numeric::is_exact(&argument.data_type()) {
+                        continue;
+                    }
+                    *argument = match &*argument {
+                        ColumnarValue::Scalar(scalar) => {
+                            ColumnarValue::Scalar(numeric::cast::convert_scalar(scalar, &DataType::Float64)?)
+                        }
+                        ColumnarValue::Array(array) => ColumnarValue::Array(
+                            numeric::cast::convert(array, &DataType::Float64, None).map_err(external)?,
+                        ),
+                    };
+                    *field = Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
+                }
+                self.inner.invoke_with_args(arguments)
+            }
         }
     }
     // The inner one's would put the inner one in its place.

@@ -23,7 +23,7 @@ use datafusion::{
     logical_expr::{
         Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
         binary_expr,
-        expr::{InList, InSubquery, ScalarFunction},
+        expr::{AggregateFunction, InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
     sql::sqlparser::ast::BinaryOperator as Sql,
@@ -162,6 +162,8 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(within) => in_subquery(within, schema)?,
         Expr::Case(case) => of_case(case, schema),
+        Expr::WindowFunction(call) if matches!(call.fun.name(), "lag" | "lead") => with_default(call, schema),
+        Expr::AggregateFunction(call) => of_doubles(call, schema),
         Expr::ScalarFunction(call) if call.func.name() == "array_has" => array_has(call, schema),
         Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => same_type(call, schema),
         other => Transformed::no(other),
@@ -237,6 +239,36 @@ fn in_subquery(within: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr
     let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
     let expr = Box::new(as_compared(*expr, &a, &to));
     Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated })))
+}
+
+/// The value and the default of `lag` and `lead`, which have one type.
+fn with_default(mut call: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {
+    if let [value, _, default] = call.params.args.as_mut_slice()
+        && let (Ok(a), Ok(b)) = (value.get_type(schema), default.get_type(schema))
+        && let Some(to) = of_numbers([&a, &b])
+        && (numeric::is_numeric(&a) || numeric::is_numeric(&b))
+    {
+        *value = as_number(std::mem::take(value), &a, &to);
+        *default = as_number(std::mem::take(default), &b, &to);
+        return Transformed::yes(Expr::WindowFunction(call));
+    }
+    Transformed::no(Expr::WindowFunction(call))
+}
+
+/// Aggregates of two doubles, as which numerics of the exact form are taken.
+fn of_doubles(mut call: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let name = call.func.name();
+    let mut is = false;
+    if name == "corr" || name.starts_with("covar") || name.starts_with("regr_") {
+        for argument in &mut call.params.args {
+            if argument.get_type(schema).is_ok_and(|data| numeric::is_exact(&data)) {
+                *argument = as_double(std::mem::take(argument));
+                is = true;
+            }
+        }
+    }
+    let call = Expr::AggregateFunction(call);
+    if is { Transformed::yes(call) } else { Transformed::no(call) }
 }
 
 /// `value = ANY(array)`.

@@ -293,6 +293,15 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     let (left, right) = (settled(left)?, settled(right)?);
     let left = typed_beside(left, &right, schema);
     let right = typed_beside(right, &left, schema);
+    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let read = |side: Expr, other: &Expr| match other.get_type(schema) {
+        Ok(data) if counts && is_unknown(&side) && numeric::is_numeric(&data) => {
+            Expr::Cast(Cast::new(Box::new(side), numeric::EXACT))
+        }
+        _ => side,
+    };
+    let left = read(left, &right);
+    let right = read(right, &left);
     if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
         if is_comparison(&op) && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
             let length = |side| functions::interval_micros().call(vec![side]);

@@ -4,12 +4,16 @@
 //! literals are cast right after planning, and the schemas above follow. So are numbers of several types, of which
 //! DataFusion would make decimals with the digits of all.
 
-use crate::{common_type, numeric};
+use crate::{
+    common_type,
+    error::{SqlError, SqlState},
+    numeric, types,
+};
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{Column, tree_node::Transformed},
-    error::Result,
-    logical_expr::{Expr, LogicalPlan, Projection, Union},
+    error::{DataFusionError, Result},
+    logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union},
 };
 use std::sync::Arc;
 
@@ -20,12 +24,41 @@ use std::sync::Arc;
 pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let found = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => of_union(union),
+        LogicalPlan::RecursiveQuery(query) => {
+            refuse_cut(&query)?;
+            Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)))
+        }
         other => Ok(Transformed::no(other)),
     })?;
     if !found.transformed {
         return Ok(found.data);
     }
     Ok(found.data.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data)
+}
+
+/// Refuses a recursive query whose numerics DataFusion would cut to the digits of the first query.
+fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
+    let LogicalPlan::Projection(projection) = query.recursive_term.as_ref() else { return Ok(()) };
+    for (at, (item, field)) in projection.expr.iter().zip(query.static_term.schema().fields()).enumerate() {
+        let mut item = item;
+        while let Expr::Alias(alias) = item {
+            item = &alias.expr;
+        }
+        let Expr::Cast(cast) = item else { continue };
+        let from = cast.expr.get_type(projection.input.schema())?;
+        if numeric::is_decimal(field.data_type()) && numeric::is_number(&from) && from != *field.data_type() {
+            let kind = types::sql_type(field).map(types::type_name).unwrap_or_default();
+            let message = format!(
+                "recursive query \"{}\" column {} has type {kind} in non-recursive term but type numeric overall",
+                query.name,
+                at + 1
+            );
+            let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .with_hint("Cast the output of the non-recursive term to the correct type.");
+            return Err(DataFusionError::External(Box::new(error)));
+        }
+    }
+    Ok(())
 }
 
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {

@@ -15,7 +15,7 @@ use super::{
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 use keyspan_catalog::value::exact::Exact;
 
@@ -38,6 +38,10 @@ pub static EXPAND: Walk = Walk {
             if let SetExpr::Values(values) = query.body.as_mut() {
                 values::rewrite(values);
             }
+            Ok(())
+        }),
+        Rule::new("recursive numbers", |query| {
+            recursive_numbers(query);
             Ok(())
         }),
         Rule::new("hidden order", |query| {
@@ -106,6 +110,37 @@ fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<(
         *expr = new;
     }
     Ok(())
+}
+
+/// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.
+fn recursive_numbers(query: &mut Query) {
+    let Some(with) = query.with.as_mut().filter(|with| with.recursive) else { return };
+    for cte in &mut with.cte_tables {
+        let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };
+        let SetExpr::Select(select) = left.as_mut() else { continue };
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+                && of_literals(expr) == Some(true)
+            {
+                let inner = Box::new(std::mem::replace(expr, Expr::Identifier(Ident::new(""))));
+                let data_type = DataType::Numeric(ExactNumberInfo::None);
+                *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+            }
+        }
+    }
+}
+
+/// Whether an expression of numbers that are written out has one with a point; `None` for other expressions.
+fn of_literals(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => of_literals(inner),
+        Expr::BinaryOp { left, right, .. } => Some(of_literals(left)? | of_literals(right)?),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => Some(digits.contains(['.', 'e', 'E'])),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Whole numbers that are items of a select list.
@@ -318,6 +353,7 @@ mod tests {
             expect![[r#"
                 query: using_columns in ORDER BY
                 query: values
+                query: recursive numbers
                 query: hidden order
                 query: order by labels
                 select: using_columns
