@@ -74,7 +74,9 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
         SqlType::Timestamp => ColumnKind::Timestamp,
         SqlType::Timestamptz => ColumnKind::TimestampUtc,
         SqlType::Uuid => ColumnKind::Uuid,
-        SqlType::Numeric { .. } | SqlType::Time | SqlType::Interval | SqlType::Array(_) => return None,
+        SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Time | SqlType::Interval | SqlType::Array(_) => {
+            return None;
+        }
     })
 }
 

@@ -31,6 +31,7 @@ mod wire {
     pub mod limits;
     pub mod login;
     pub mod notifications;
+    pub mod numerics;
     pub mod open_families;
     pub mod operator;
     pub mod postgres;

@@ -113,7 +113,12 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
             return Err(Error::new(ErrorKind::OutOfRange, message)
                 .with_hint("Tables created WITH (key_encoding = 'ordered') hold every date and time."));
         }
-        Value::Null | Value::Float(_) | Value::Numeric { .. } | Value::Interval(_) | Value::Array(_) => {
+        Value::Null
+        | Value::Float(_)
+        | Value::Numeric { .. }
+        | Value::Exact(_)
+        | Value::Interval(_)
+        | Value::Array(_) => {
             let message = format!("the key's column \"{}\" cannot hold {value:?}", part.name);
             return Err(Error::new(ErrorKind::BadValue, message));
         }
@@ -169,6 +174,7 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
         SqlType::Float4
         | SqlType::Float8
         | SqlType::Numeric { .. }
+        | SqlType::Exact(_)
         | SqlType::Json
         | SqlType::Jsonb
         | SqlType::Interval

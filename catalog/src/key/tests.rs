@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::value::calendar::{FIRST_DAY, LAST_DAY, MICROS_PER_DAY};
+use crate::value::exact::Exact;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-pub(crate) const TYPES: [SqlType; 15] = [
+pub(crate) const TYPES: [SqlType; 16] = [
     SqlType::Bool,
     SqlType::Int2,
     SqlType::Int4,
@@ -21,6 +22,7 @@ pub(crate) const TYPES: [SqlType; 15] = [
     SqlType::Float4,
     SqlType::Float8,
     SqlType::Numeric { precision: 38, scale: 3 },
+    SqlType::Exact(None),
 ];
 
 fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
@@ -82,6 +84,15 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
                 .prop_map(move |unscaled| Value::Numeric { unscaled, scale })
                 .boxed()
         }
+        // With the least scale, as keys give it back.
+        SqlType::Exact(_) => {
+            let number = (any::<i128>(), 0u32..128, 0u8..50)
+                .prop_map(|(unscaled, shift, scale)| Exact::of_i128(unscaled >> shift, scale));
+            let special = vec![Exact::nan(), Exact::infinity(false), Exact::infinity(true), Exact::of_i128(0, 0)];
+            prop_oneof![9 => number, 1 => prop::sample::select(special)]
+                .prop_map(|exact| Value::Exact(Exact::of_key(exact.key()).unwrap()))
+                .boxed()
+        }
         SqlType::Time => {
             prop_oneof![0..=MICROS_PER_DAY, 0i64..=2, MICROS_PER_DAY - 2..=MICROS_PER_DAY].prop_map(Value::Time).boxed()
         }
@@ -108,7 +119,7 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
     (ordered, parts, salt, prop::bool::ANY).prop_flat_map(move |(encoding, mut parts, salt, with_tenant)| {
         if encoding == KeyEncoding::Delimited {
             for (kind, descending) in &mut parts {
-                if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. }) {
+                if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_)) {
                     *kind = SqlType::Int4;
                 }
                 *descending &= !matches!(kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
-    private::private_table,
+    private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -308,6 +308,12 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
             if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) || scale > precision =>
         {
             let message = format!("{kind} must have a precision of 1 to {NUMERIC_DIGITS_MAX} and a scale within it");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        SqlType::Exact(Some(digits))
+            if !(1..=exact::PRECISION_MAX).contains(&digits.precision) || !(-1_000..=1_000).contains(&digits.scale) =>
+        {
+            let message = format!("{kind} must have a precision and a scale of at most {}", exact::PRECISION_MAX);
             Err(Error::new(ErrorKind::Invalid, message))
         }
         SqlType::Array(item) => check_type(item.kind()),

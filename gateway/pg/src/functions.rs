@@ -30,6 +30,7 @@ pub mod formatting;
 pub mod json;
 pub mod lists;
 pub mod numbers;
+pub mod numeric;
 pub mod planned;
 pub(crate) mod same_type;
 pub mod scalar_function;
@@ -70,12 +71,17 @@ pub fn text_of(value: &ScalarValue) -> Option<String> {
     match value {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text.clone(),
         other if other.is_null() => None,
+        ScalarValue::LargeBinary(Some(bytes)) => Some(crate::numeric::text(bytes)),
         other => Some(other.to_string()),
     }
 }
 
 /// The whole number of a value, or of its text; `None` for NULL and for other values.
 pub fn int_of(value: &ScalarValue) -> Option<i64> {
+    if crate::numeric::is_exact(&value.data_type()) {
+        let whole = crate::numeric::cast::convert_scalar(value, &DataType::Int64).ok()?;
+        return int_of(&whole);
+    }
     match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(int)) => int,
         _ => None,
@@ -104,7 +110,7 @@ pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
 
 fn shown_type(data: &DataType) -> String {
     match types::sql_type(&Field::new("", data.clone(), true)) {
-        Some(keyspan_catalog::SqlType::Numeric { .. }) => "numeric".into(),
+        Some(keyspan_catalog::SqlType::Numeric { .. } | keyspan_catalog::SqlType::Exact(_)) => "numeric".into(),
         Some(kind) => types::type_name(kind),
         None if data.is_null() => "unknown".into(),
         None => types::pg_type(&Field::new("", data.clone(), true)).name().to_owned(),
@@ -154,6 +160,8 @@ pub fn register(state: &mut SessionState) {
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
+    let overloaded = numeric::functions(state);
+    replace(state, overloaded);
     let bounded = bounded::functions(state);
     replace(state, bounded);
     let wrapped = same_type::functions(state);

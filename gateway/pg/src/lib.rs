@@ -14,6 +14,7 @@ pub mod fields;
 pub mod functions;
 pub mod ident;
 pub mod names;
+pub mod numeric;
 pub mod statement_time;
 pub mod types;
 pub mod version;

@@ -10,6 +10,7 @@ pub mod interval_order;
 pub mod lateral;
 pub mod literals;
 pub mod materialized;
+pub mod numbers;
 pub mod operators;
 pub mod parameters;
 pub mod placeholders;

@@ -44,7 +44,7 @@ fn type_text(field: &Field) -> String {
 
 fn bare(kind: SqlType) -> String {
     match kind {
-        SqlType::Numeric { .. } => "numeric".to_owned(),
+        SqlType::Numeric { .. } | SqlType::Exact(_) => "numeric".to_owned(),
         SqlType::Varchar(_) => "character varying".to_owned(),
         SqlType::Char(_) => "character".to_owned(),
         kind => types::type_name(kind),

@@ -10,7 +10,7 @@ use crate::{
         aggregates,
         exec::{cancellable_joins, run_aggregate},
         functions,
-        plan::{apply, checked, interval_order, literals, operators::Operators, type_planner::Types},
+        plan::{apply, checked, interval_order, literals, numbers, operators::Operators, type_planner::Types},
         types,
         workarounds::{
             canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
@@ -57,6 +57,7 @@ fn make() -> SessionState {
     let options = config.options_mut();
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
+    options.sql_parser.parse_float_as_decimal = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
     // cores.
@@ -75,6 +76,7 @@ fn make() -> SessionState {
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
         literals::untyped(),
+        numbers::numbers(),
     ];
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(checked::checked());

@@ -231,6 +231,7 @@ files! { "tests/slt/postgres":
     merged_columns
     names
     nested_joins
+    numerics
     parameters
     private_tables
     qualifiers

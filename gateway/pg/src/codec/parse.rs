@@ -8,6 +8,7 @@ use keyspan_catalog::value::{
     array,
     calendar::{MICROS_PER_DAY, days_from_civil, is_date, is_timestamp},
     clock::{TimeError, parse_time},
+    exact::Exact,
     interval::{Interval, IntervalError},
 };
 use std::{collections::BTreeMap, str::FromStr};
@@ -56,6 +57,15 @@ pub(crate) fn float<T: FromStr + Into<f64> + Copy>(text: &str, kind: &str) -> Re
     let value: T = trimmed.parse().map_err(|_| invalid(kind, text))?;
     let spelled = trimmed.bytes().any(|byte| matches!(byte, b'i' | b'I'));
     if value.into().is_infinite() && !spelled { Err(out_of_range(kind, text)) } else { Ok(value) }
+}
+
+/// A numeric of any number of digits.
+///
+/// # Errors
+/// 22P02, 22003
+pub fn exact(text: &str) -> Result<Exact> {
+    let exact = Exact::parse(text).ok_or_else(|| invalid("numeric", text))?;
+    Ok(exact?)
 }
 
 /// A numeric of a precision and scale, unscaled; rounded half away from zero.

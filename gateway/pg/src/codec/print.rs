@@ -45,6 +45,8 @@ pub fn texts(array: &ArrayRef) -> Result<StringViewArray> {
         | DataType::Interval(_)
         | DataType::List(_)
         | DataType::Struct(_)
+        | DataType::LargeBinary
+        | DataType::Decimal256(..)
         | DataType::Decimal128(..) => {
             return shown(array);
         }

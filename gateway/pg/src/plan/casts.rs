@@ -6,6 +6,7 @@
 
 use crate::{
     error::SqlError,
+    numeric,
     types::{self, TYPE_KEY, is_text, sql_type},
 };
 use arrow::{
@@ -53,6 +54,11 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             let item = types::item_field(target).map(Arc::new);
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
+        (from, to) if numeric::cast::converts(from, to) => true,
+        // What does not fit is refused in PostgreSQL's words.
+        (DataType::Decimal128(p, s), DataType::Decimal128(precision, scale)) => {
+            i32::from(*precision) - i32::from(*scale) < i32::from(*p) - i32::from(*s)
+        }
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (
@@ -67,7 +73,9 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Interval(_)
             | DataType::List(_)
             | DataType::Struct(_)
-            | DataType::Decimal128(..),
+            | DataType::LargeBinary
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..),
             to,
         ) => is_text(to),
         (_, to) if is_text(to) => has_length(named),
@@ -96,6 +104,8 @@ fn is_read(data: &DataType) -> bool {
             | DataType::Float32
             | DataType::Float64
             | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+            | DataType::LargeBinary
             | DataType::Binary
             | DataType::FixedSizeBinary(16)
             | DataType::Date32
@@ -155,6 +165,9 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
         let text = read(as_string_view_array(&text)?.iter(), array.len(), target)?;
         return Ok(arrow::compute::cast(&text, target.data_type())?);
     }
+    if numeric::cast::converts(from, target.data_type()) {
+        return numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external);
+    }
     match from {
         DataType::Float32 | DataType::Float64 => {
             let floats = arrow::compute::cast(array, &DataType::Float64)?;
@@ -170,6 +183,15 @@ pub fn convert(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
             let times = array.as_primitive::<Time64MicrosecondType>();
             let span = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
             Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(span)))
+        }
+        DataType::Decimal128(..) if matches!(target.data_type(), DataType::Decimal128(..)) => {
+            let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+            match arrow::compute::cast_with_options(array, target.data_type(), &options) {
+                Ok(cast) => Ok(cast),
+                Err(_) => {
+                    numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external)
+                }
+            }
         }
         DataType::Decimal128(_, scale) => {
             // Arrow rounds half away from zero when it lessens the scale, as PostgreSQL does.
@@ -253,6 +275,11 @@ fn read<'a>(texts: impl Iterator<Item = Option<&'a str>> + 'a, rows: usize, targ
                 );
             }
             Ok(Arc::new(values.finish().with_precision_and_scale(precision, scale)?))
+        }
+        DataType::LargeBinary | DataType::Decimal256(..) => {
+            let exact = |text: Option<&str>| text.map(crate::codec::parse::exact).transpose();
+            let array = numeric::column::collect(texts.map(exact)).map_err(external)?;
+            numeric::cast::convert(&array, target.data_type(), types::exact_digits(target)).map_err(external)
         }
         DataType::Binary => {
             let mut values = BinaryBuilder::with_capacity(rows, 0);

@@ -6,7 +6,7 @@
 use crate::{
     common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
@@ -43,7 +43,7 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                 },
                 // A value that is compared with a column of two digits after the point may have three.
                 Expr::Placeholder(Placeholder { id, field: Some(field) })
-                    if matches!(field.data_type(), DataType::Decimal128(..)) =>
+                    if numeric::is_numeric(field.data_type()) && !numeric::is_exact(field.data_type()) =>
                 {
                     let data = types::without_digits(field.data_type());
                     let field = field.as_ref().clone().with_data_type(data);
@@ -133,9 +133,10 @@ fn sql_type(known: &DataType) -> Option<ast::DataType> {
         DataType::Float32 => Sql::Real,
         DataType::Float64 => Sql::DoublePrecision,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Sql::Text,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Sql::Bytea,
+        DataType::Binary | DataType::BinaryView => Sql::Bytea,
         DataType::Date32 => Sql::Date,
         DataType::FixedSizeBinary(16) => Sql::Uuid,
+        data if numeric::is_exact(data) => Sql::Numeric(ast::ExactNumberInfo::None),
         DataType::Decimal128(precision, scale) => {
             Sql::Numeric(ast::ExactNumberInfo::PrecisionAndScale((*precision).into(), (*scale).into()))
         }

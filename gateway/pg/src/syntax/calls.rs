@@ -16,13 +16,17 @@ use datafusion::sql::sqlparser::ast::{
 
 /// `= ANY` of a parameter or of a quoted text.
 pub(crate) const EQUALS_ANY: &str = "= ANY";
+/// Unary minus of what is no literal; the other side means nothing.
+pub(crate) const NEGATIVE: &str = "unary minus";
+/// Unary plus, in the same way.
+pub(crate) const POSITIVE: &str = "unary plus";
 /// `= ANY` of an array with items that may be NULL.
 pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
 /// `<> ALL` of an array.
 pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
-/// `IS DISTINCT FROM` with a quoted text at one side.
+/// `IS DISTINCT FROM`
 pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
-/// `IS NOT DISTINCT FROM` with a quoted text at one side.
+/// `IS NOT DISTINCT FROM`
 pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// PostgreSQL's names of functions that DataFusion has under another.
@@ -145,11 +149,7 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         // A list that may hold NULLs: whether the value is one of them stays open. Lists that are written out, and
         // parameters, keep the form that key ranges are made of.
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_) => {
-            parsed_expr(&format!(
-                "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
-                 ELSE array_has({right}, {left}) END"
-            ))
-            .map(Some)
+            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         // The type of a parameter or of a quoted text follows from that of the other side.
         Expr::Value(value) => Ok(match &value.value {
@@ -161,11 +161,25 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
             Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
             _ => None,
         }),
+        // Numerics, whose type follows from that of the other side.
+        Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
+            Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
+        }
+        Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
         // A list of items, some of which may be NULL.
         Expr::Array(array) if !array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         _ => Ok(None),
+    }
+}
+
+/// Whether it is a number with a point.
+fn has_point(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { expr, .. } => has_point(expr),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
+        _ => false,
     }
 }
 
@@ -178,9 +192,9 @@ fn custom(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
 }
 
-/// `IS [NOT] DISTINCT FROM`, where one side is a quoted text, which has the type of the other.
+/// `IS [NOT] DISTINCT FROM`, of whose sides a quoted text has the type of the other, and numbers have one type.
 fn distinct(left: &Expr, right: &Expr, operator: &str) -> Option<Expr> {
-    (is_quoted(left) != is_quoted(right)).then(|| custom(left, named_operator(operator), right))
+    Some(custom(left, named_operator(operator), right))
 }
 
 /// A slice of an array, or a field of a row.

@@ -14,10 +14,13 @@ use super::{
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
+use keyspan_catalog::value::exact::Exact;
 
+/// Digits that Arrow's decimals have, at most.
+pub(crate) const DECIMAL_DIGITS: usize = 76;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
 /// Functions whose arguments show their type in the result.
@@ -35,6 +38,10 @@ pub static EXPAND: Walk = Walk {
             if let SetExpr::Values(values) = query.body.as_mut() {
                 values::rewrite(values);
             }
+            Ok(())
+        }),
+        Rule::new("recursive numbers", |query| {
+            recursive_numbers(query);
             Ok(())
         }),
         Rule::new("hidden order", |query| {
@@ -105,6 +112,37 @@ fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<(
     Ok(())
 }
 
+/// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.
+fn recursive_numbers(query: &mut Query) {
+    let Some(with) = query.with.as_mut().filter(|with| with.recursive) else { return };
+    for cte in &mut with.cte_tables {
+        let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };
+        let SetExpr::Select(select) = left.as_mut() else { continue };
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+                && of_literals(expr) == Some(true)
+            {
+                let inner = Box::new(std::mem::replace(expr, Expr::Identifier(Ident::new(""))));
+                let data_type = DataType::Numeric(ExactNumberInfo::None);
+                *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+            }
+        }
+    }
+}
+
+/// Whether an expression of numbers that are written out has one with a point; `None` for other expressions.
+fn of_literals(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => of_literals(inner),
+        Expr::BinaryOp { left, right, .. } => Some(of_literals(left)? | of_literals(right)?),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => Some(digits.contains(['.', 'e', 'E'])),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whole numbers that are items of a select list.
 fn integer_items(select: &mut Select) {
     for item in &mut select.projection {
@@ -126,6 +164,23 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             unqualify(&mut function.name);
             typed_arguments(function);
         }
+        Expr::Value(value) => {
+            if let Value::Number(digits, _) = &value.value
+                && let Some(number) = numeric_literal(digits)
+            {
+                *expr = number?;
+            }
+        }
+        // The least bigint is one, though its digits alone are not.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if is_least(of) => {
+            *expr = Expr::Value(Value::Number(i64::MIN.to_string(), false).into());
+        }
+        Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: of } if !is_literal(of) => {
+            let name = if *sign == UnaryOperator::Minus { calls::NEGATIVE } else { calls::POSITIVE };
+            let left = Box::new(std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new(""))));
+            let op = BinaryOperator::Custom(name.to_owned());
+            *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
+        }
         Expr::Case { conditions, else_result, .. } => {
             conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
             if let Some(value) = else_result {
@@ -135,6 +190,50 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+fn is_least(expr: &Expr) -> bool {
+    let is = |digits: &str| digits.parse() == Ok(i64::MIN.unsigned_abs());
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if is(digits)))
+}
+
+/// What DataFusion takes a minus before for a part of a literal.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if digits.len() <= DECIMAL_DIGITS && !digits.contains(['e', 'E']))
+        }
+        Expr::Interval(_) => true,
+        _ => false,
+    }
+}
+
+/// A number written out that DataFusion does not read as PostgreSQL: with an exponent, beyond a bigint, of more digits
+/// than Arrow's decimals have.
+fn numeric_literal(digits: &str) -> Option<Result<Expr>> {
+    if digits.parse::<i64>().is_ok() {
+        return None;
+    }
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let whole = plain && !digits.contains('.');
+    if digits.len() <= DECIMAL_DIGITS && plain && !whole {
+        return None;
+    }
+    let exact = match Exact::parse(digits)? {
+        Ok(exact) => exact.to_text(),
+        Err(error) => return Some(Err(error.into())),
+    };
+    if exact.len() <= DECIMAL_DIGITS {
+        let digits = if exact.contains('.') { exact } else { format!("{exact}.") };
+        return Some(Ok(Expr::Value(Value::Number(digits, false).into())));
+    }
+    Some(Ok(Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(exact).into())),
+        data_type: DataType::Numeric(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    }))
 }
 
 /// Collations, `AT TIME ZONE`, and keywords that are functions, once their parts are rewritten.
@@ -254,6 +353,7 @@ mod tests {
             expect![[r#"
                 query: using_columns in ORDER BY
                 query: values
+                query: recursive numbers
                 query: hidden order
                 query: order by labels
                 select: using_columns

@@ -5,17 +5,26 @@
 //! `varchar` and `text` in one column are `text`. A quoted text in a column of other values gets its type when types
 //! are known ([`TEXT_BESIDE`]).
 
-use super::build::call;
+use super::{build::call, rewrite::DECIMAL_DIGITS};
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
     functions::lists::TEXT_BESIDE,
 };
-use datafusion::sql::sqlparser::ast::{CastKind, Expr, Values};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value, Values};
 
 /// Gives each column one type, where casts say which.
 pub(crate) fn rewrite(values: &mut Values) {
     let columns = values.rows.iter().map(|row| row.content.len()).min().unwrap_or_default();
     for at in 0..columns {
+        if has_several_scales(values.rows.iter().map(|row| &row.content[at])) {
+            for cell in
+                values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| number_scale(cell).is_some())
+            {
+                let expr = Box::new(std::mem::replace(cell, Expr::Identifier("".into())));
+                let data_type = DataType::Numeric(ExactNumberInfo::None);
+                *cell = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+            }
+        }
         let Some(wanted) = of_cells(values.rows.iter().map(|row| &row.content[at])) else {
             cast_quoted(values, at);
             continue;
@@ -26,6 +35,38 @@ pub(crate) fn rewrite(values: &mut Values) {
             row.content[at] = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
         }
     }
+}
+
+/// How many digits a number written out has after the point; −1 for a cast to numeric. `None` for other cells.
+fn number_scale(cell: &Expr) -> Option<i64> {
+    match cell {
+        Expr::Nested(inner) => number_scale(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => number_scale(expr),
+        Expr::Cast { data_type: DataType::Numeric(_) | DataType::Decimal(_), array: false, .. } => Some(-1),
+        Expr::Value(value) => match &value.value {
+            // An exponent moves the point, and what has too many digits is cast.
+            Value::Number(digits, _) if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS => Some(-1),
+            Value::Number(digits, _) => {
+                let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+                i64::try_from(scale).ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether cells are numbers with different digits after the point, which each of them keeps.
+fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
+    let is_open = |cell: &Expr| is_unknown(cell) || matches!(cell, Expr::Value(value) if value.value == Value::Null);
+    let mut scales = Vec::new();
+    for cell in cells.filter(|cell| !is_open(cell)) {
+        match number_scale(cell) {
+            Some(scale) => scales.push(scale),
+            None => return false,
+        }
+    }
+    scales.iter().any(|scale| *scale != scales[0])
 }
 
 /// Gives the quoted texts of a column the type of the first cell that has one.

@@ -44,7 +44,8 @@ pub fn json_of(value: &ScalarValue, field: &Field) -> Result<String> {
     Ok(match field.data_type() {
         DataType::Boolean => if shown == "t" { "true" } else { "false" }.to_owned(),
         DataType::Float32 | DataType::Float64 if shown.contains(['N', 'I']) => quoted(&shown),
-        data if data.is_numeric() => shown,
+        // NaN and infinities have letters.
+        data if crate::numeric::is_number(data) && !shown.contains(['N', 'I']) => shown,
         DataType::Timestamp(_, zone) => {
             let time = shown.replacen(' ', "T", 1);
             quoted(&if zone.is_some() && time.ends_with("+00") { format!("{time}:00") } else { time })
