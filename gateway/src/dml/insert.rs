@@ -150,7 +150,7 @@ pub(super) async fn run(
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
-        super::update_delete::set_columns(target, assignments.clone())?;
+        super::update_delete::set_columns(target, upsert::changes(target, assignments).cloned().collect())?;
     }
     let mut source = NewRows::read(query, (target, named, select), insert, parameters).await?;
     let (mut written, mut count, mut seen) = (WriteSet::counted(query.view.memory.clone()), 0, HashSet::new());
@@ -308,7 +308,16 @@ pub(crate) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> R
     if target.hidden_key.is_some() {
         return Ok(HashSet::new());
     }
-    let points = RowSet::new(rows.iter().map(|row| KeyRange::point(&row.key)));
+    existing_keys(view, target, rows.iter().map(|row| &row.key)).await
+}
+
+/// Which of the keys have rows.
+pub(super) async fn existing_keys(
+    view: &View,
+    target: &Target,
+    keys: impl Iterator<Item = &RowKey>,
+) -> Result<HashSet<RowKey>> {
+    let points = RowSet::new(keys.map(|key| KeyRange::point(key)));
     let scan = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::of(points) };
     let found: Vec<keyspan_storage::Row> = view.scan(&target.table, scan).try_concat().await?;
     Ok(found.into_iter().map(|row| row.key).collect())

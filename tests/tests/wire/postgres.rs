@@ -226,6 +226,7 @@ files! { "tests/slt/postgres":
     interval_columns
     interval_sums
     json
+    key_changes
     materialized
     merge
     merged_columns
