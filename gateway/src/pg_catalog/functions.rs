@@ -46,6 +46,7 @@ pub fn register(state: &mut SessionState) {
         .chain(catalog())
         .chain(casts())
         .chain(super::acl::functions())
+        .chain(super::advisory_locks::functions())
         .chain(super::options::functions())
         .chain(super::comments::functions())
         .chain(super::notifications::functions())
@@ -56,7 +57,9 @@ pub fn register(state: &mut SessionState) {
         .chain(constants());
     replace(
         state,
-        all.map(|function| Arc::new(ScalarUDF::from(function))).chain([Arc::new(super::type_of::function())]),
+        all.map(|function| Arc::new(ScalarUDF::from(function)))
+            .chain([Arc::new(super::type_of::function())])
+            .chain(super::advisory_locks::locking_functions()),
     );
 }
 
@@ -144,14 +147,6 @@ fn session() -> Vec<RowFunction> {
         row_function("pg_is_other_temp_schema", 1..=1, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
-        row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
-        // No statement waits for another.
-        row_function(
-            "pg_blocking_pids",
-            1..=1,
-            DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true))),
-            |_, _| Ok(ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int32))),
-        ),
     ]
 }
 

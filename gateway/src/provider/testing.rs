@@ -306,6 +306,7 @@ impl World {
             pending_settings: Arc::default(),
             pending: Arc::default(),
             ear: Arc::default(),
+            advisory_locks: None,
             instance: None,
             needs: Arc::default(),
             known_roles: Arc::default(),
