@@ -31,6 +31,7 @@ pub mod create;
 mod extension;
 pub mod functions;
 pub mod information;
+mod information_functions;
 pub mod keywords;
 mod notifications;
 pub mod objects;

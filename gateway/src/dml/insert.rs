@@ -123,11 +123,10 @@ pub(super) fn source(
         defaults::written_out(&mut values.rows, &columns)?;
         select::type_values(&mut values.rows, &columns)?;
         // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
-        if values.rows.iter().flat_map(|row| &row.content).any(select::has_subquery) {
-            return match values.rows.as_slice() {
-                [row] => Ok((select::select(row.content.clone(), Vec::new(), None)?, hints)),
-                _ => Err(SqlError::unsupported("a subquery in a VALUES of several rows")),
-            };
+        if let [row] = values.rows.as_slice()
+            && row.content.iter().any(select::has_subquery)
+        {
+            return Ok((select::select(row.content.clone(), Vec::new(), None)?, hints));
         }
     }
     Ok((ast::Statement::Query(source), hints))
