@@ -38,6 +38,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+mod array_agg;
 pub(crate) mod exact;
 pub mod floats;
 mod intervals;
@@ -54,9 +55,11 @@ const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
 pub fn register(state: &mut SessionState) {
     let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
     let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
+    let listed = AggregateUDF::from(datafusion::functions_aggregate::array_agg::ArrayAgg::default());
     let all = [
         AggregateUDF::from(SumAndAvg { inner: Arc::new(sum), averages: false, signature: open() }),
         AggregateUDF::from(SumAndAvg { inner: Arc::new(avg), averages: true, signature: open() }),
+        AggregateUDF::from(array_agg::ArrayAgg { inner: Arc::new(listed) }),
         AggregateUDF::from(MinMax { inner: Arc::new(min), is_max: false }),
         AggregateUDF::from(MinMax { inner: Arc::new(max), is_max: true }),
     ];

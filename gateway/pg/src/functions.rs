@@ -31,6 +31,7 @@ pub mod json;
 pub mod lists;
 pub mod numbers;
 pub mod numeric;
+mod percentiles;
 pub mod planned;
 pub(crate) mod same_type;
 pub mod scalar_function;
@@ -51,6 +52,14 @@ pub const VOLATILE: &[&str] = &[
     "has_table_privilege",
     "lastval",
     "nextval",
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_advisory_unlock",
+    "pg_advisory_unlock_all",
+    "pg_advisory_unlock_shared",
+    "pg_advisory_xact_lock",
+    "pg_advisory_xact_lock_shared",
+    "pg_blocking_pids",
     "pg_cancel_backend",
     "pg_notification_queue_usage",
     "pg_notify",
@@ -58,6 +67,10 @@ pub const VOLATILE: &[&str] = &[
     "pg_sleep_for",
     "pg_sleep_until",
     "pg_terminate_backend",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
     "rand",
     "random",
     "set_config",
@@ -158,6 +171,8 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
+    replace(state, percentiles::functions());
+    replace(state, crate::plan::whole_rows::functions().chain(crate::plan::with_ties::function()));
     let checked = float_errors::functions(state);
     replace(state, checked);
     let overloaded = numeric::functions(state);

@@ -25,4 +25,5 @@ pub mod plan;
 pub mod syntax;
 #[cfg(test)]
 mod testing;
+pub mod windows;
 pub mod workarounds;

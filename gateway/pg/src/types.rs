@@ -132,6 +132,14 @@ fn item_name(field: &Field) -> Option<&str> {
     name.strip_suffix("[]").filter(|_| is_list(field.data_type()))
 }
 
+/// The field of an array of values of an argument under the name of their type, where Arrow's type does not tell it.
+pub fn array_named_after(array: &Field, argument: &Field) -> Option<Field> {
+    let name = argument.metadata().get(TYPE_KEY)?;
+    let known = matches!(name.as_str(), "name" | "uuid" | "json" | "jsonb") || name.starts_with("character varying");
+    let is_own = is_text(argument.data_type()) || matches!(argument.data_type(), DataType::FixedSizeBinary(_));
+    (known && is_own && is_list(array.data_type())).then(|| named(array.clone(), &format!("{name}[]")))
+}
+
 /// The field of the items of an array, under the name of their type, where the array's field says it.
 pub fn item_field(list: &Field) -> Option<Field> {
     let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) = list.data_type() else {

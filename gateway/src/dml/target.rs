@@ -33,6 +33,8 @@ pub(crate) struct Target {
     pub(crate) hidden_key: Option<TargetColumn>,
     /// Whether it is one of the session's temporary tables.
     pub(crate) temporary: bool,
+    /// Whether the operator sees it, with the tenant as the first part of its key.
+    pub(crate) operator: bool,
 }
 
 /// Where keys come from that no column has.
@@ -128,7 +130,7 @@ impl Target {
             identity: None,
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
-        Self { table: table.clone(), key, columns, hidden_key, temporary }
+        Self { table: table.clone(), key, columns, hidden_key, temporary, operator }
     }
 
     /// Its name, with its schema.

@@ -38,7 +38,12 @@ fn type_text(field: &Field) -> String {
     match types::sql_type(field) {
         Some(SqlType::Array(item)) => format!("{}[]", bare(item.kind())),
         Some(kind) => bare(kind),
-        None => types::pg_type(field).name().to_owned(),
+        None => {
+            let kind = types::pg_type(field);
+            let name = kind.name();
+            // The name of an array's type begins with a line.
+            name.strip_prefix('_').map_or_else(|| name.to_owned(), |item| format!("{item}[]"))
+        }
     }
 }
 

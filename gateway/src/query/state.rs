@@ -75,6 +75,9 @@ fn make() -> SessionState {
         Arc::new(CellTimes),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
+        Arc::new(crate::pg::plan::with_ties::WithTies),
+        Arc::new(crate::pg::plan::whole_rows::WholeRows),
+        crate::pg::plan::comparable::comparable(),
         literals::untyped(),
         numbers::numbers(),
     ];
@@ -121,6 +124,7 @@ fn make() -> SessionState {
     functions::register(&mut state);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);
+    crate::pg::windows::register(&mut state);
     state.register_udf(Arc::new(cell_time::function())).expect("a state takes any function");
     SessionStateBuilder::new_from_existing(state.clone())
         .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())

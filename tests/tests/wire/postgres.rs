@@ -225,7 +225,10 @@ files! { "tests/slt/postgres":
     held
     interval_columns
     interval_sums
+    introspection
     json
+    key_changes
+    kinds_of_statements
     materialized
     merge
     merged_columns

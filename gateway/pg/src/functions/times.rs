@@ -64,6 +64,20 @@ impl Span {
         sum.scaled(|part| part / count as f64).ok_or_else(out_of_range)?.value()
     }
 
+    /// The interval at a share of the way from one to another.
+    ///
+    /// # Errors
+    /// 22008.
+    pub(crate) fn between(low: &ScalarValue, high: &ScalarValue, share: f64) -> Result<ScalarValue> {
+        let Some((low, high)) = Self::of(low).zip(Self::of(high)) else { return ScalarValue::try_from(&INTERVAL) };
+        let way = |low: i64, high: i64| high.checked_sub(low);
+        let whole = way(low.0, high.0).zip(way(low.1, high.1)).zip(way(low.2, high.2));
+        let part = whole.and_then(|((months, days), micros)| Self(months, days, micros).times(share));
+        let Self(months, days, micros) = part.ok_or_else(out_of_range)?;
+        let micros = low.2.checked_add(micros).ok_or_else(out_of_range)?;
+        Self(low.0.saturating_add(months), low.1.saturating_add(days), micros).value()
+    }
+
     /// A multiple of it.
     fn times(self, factor: f64) -> Option<Self> {
         self.scaled(|part| part * factor)

@@ -287,7 +287,7 @@ fn applied(node: &LogicalPlan, made: &mut usize) -> Result<Option<LogicalPlan>> 
                     Ok(applied.map_or_else(|| Transformed::no(node), Transformed::yes))
                 })
                 .map(|moved| Some(moved.data)),
-            None => Ok(None),
+            None => in_sides(join, made),
         },
         LogicalPlan::Sort(sort) if let Some(moved) = before_projection(sort)? => moved
             .transform_up(|node| {
@@ -516,6 +516,53 @@ fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
         (JoinType::Inner, Some(moved)) => LogicalPlan::Filter(Filter::new(moved, Arc::new(joined))),
         _ => joined,
     }))
+}
+
+/// A join whose conditions have subqueries that name columns of one side only: their values become columns of that
+/// side. `None` where one names columns of both, or of neither.
+fn in_sides(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
+    let Some(mut filter) = join.filter.clone() else { return Ok(None) };
+    if !matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full) {
+        return Ok(None);
+    }
+    let names_only = |expr: &Expr, schema: &DFSchema| {
+        let of = |plan: &LogicalPlan| outer_columns::free(plan).iter().all(|(_, column)| schema.has_column(column));
+        match expr {
+            Expr::ScalarSubquery(subquery) | Expr::Exists(Exists { subquery, .. }) => of(&subquery.subquery),
+            Expr::InSubquery(InSubquery { expr, subquery, .. }) => {
+                of(&subquery.subquery) && outer_columns::needs_only(expr, schema)
+            }
+            _ => false,
+        }
+    };
+    let mut sides = Vec::with_capacity(2);
+    for side in [&join.left, &join.right] {
+        let mut below = Below { input: side.as_ref().clone(), known: HashMap::new(), made };
+        let replaced = filter.transform_up(|expr| match names_only(&expr, side.schema()) {
+            true => below.replaced(expr),
+            false => Ok(Transformed::no(expr)),
+        })?;
+        filter = replaced.data;
+        sides.push(Arc::new(below.input));
+    }
+    let is_left = |expr: &Expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_)));
+    if filter.exists(is_left)? {
+        return Ok(None);
+    }
+    let [left, right] = <[Arc<LogicalPlan>; 2]>::try_from(sides)
+        .map_err(|_| datafusion::common::internal_datafusion_err!("a join has two sides"))?;
+    let joined = Join::try_new(
+        left,
+        right,
+        join.on.clone(),
+        Some(filter),
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    let shown = join.schema.columns().into_iter().map(Expr::Column);
+    LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(shown)?.build().map(Some)
 }
 
 /// The field of a value that may be NULL.

@@ -14,7 +14,11 @@ use datafusion::{
         DFSchema,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder, utils::merge_schema},
+    logical_expr::{
+        Cast, Expr, LogicalPlan, TypeSignature,
+        expr::{Placeholder, ScalarFunction},
+        utils::merge_schema,
+    },
     sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -54,6 +58,11 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
+                Expr::ScalarFunction(mut call) => {
+                    let is = declared_arguments(&mut call);
+                    let call = Expr::ScalarFunction(call);
+                    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
                 other => Ok(Transformed::no(other)),
             })
         })
@@ -70,6 +79,26 @@ fn type_arguments(arguments: &mut [Expr], schema: &DFSchema) -> bool {
             let data = types::without_digits(known.data_type());
             let field = known.as_ref().clone().with_data_type(data).with_nullable(true);
             *argument = placeholder(id.clone(), Arc::new(field));
+            any = true;
+        }
+    }
+    any
+}
+
+/// Gives parameters without a type the one that the function declares in their place, where it declares types.
+fn declared_arguments(call: &mut ScalarFunction) -> bool {
+    let signatures = match &call.func.signature().type_signature {
+        TypeSignature::OneOf(several) => several.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let declared = signatures.iter().find_map(|signature| match signature {
+        TypeSignature::Exact(types) if types.len() == call.args.len() => Some(types.clone()),
+        _ => None,
+    });
+    let mut any = false;
+    for (argument, data) in call.args.iter_mut().zip(declared.into_iter().flatten()) {
+        if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
+            *argument = placeholder(id.clone(), Arc::new(Field::new("", data, true)));
             any = true;
         }
     }

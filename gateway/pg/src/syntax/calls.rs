@@ -1,7 +1,10 @@
 //! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates
 //! of text, and comparisons with all or any rows of a subquery.
 
-use super::build::{call, is_quoted, parsed_expr};
+use super::{
+    build::{call, is_quoted, parsed_expr},
+    hypothetical,
+};
 use crate::{
     error::{Result, SqlError},
     ident::fold,
@@ -389,9 +392,11 @@ fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
 type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
 
 /// Functions that are called in another form.
-const FUNCTIONS: [(&str, FunctionRule); 10] = [
+const FUNCTIONS: [(&str, FunctionRule); 15] = [
     ("array", of_array_query),
+    ("cume_dist", hypothetical::rewritten),
     ("date_trunc", of_date_trunc),
+    ("dense_rank", hypothetical::rewritten),
     ("json_agg", |function| of_json_array_agg(function, DataType::JSON)),
     ("json_object_agg", |function| of_json_object_agg(function, DataType::JSON)),
     ("jsonb_agg", |function| of_json_array_agg(function, DataType::JSONB)),
@@ -399,7 +404,10 @@ const FUNCTIONS: [(&str, FunctionRule); 10] = [
     ("make_interval", of_make_interval),
     ("mod", of_mod),
     ("mode", of_ordered_set),
+    ("percent_rank", hypothetical::rewritten),
+    ("percentile_cont", of_ordered_set),
     ("percentile_disc", of_ordered_set),
+    ("rank", hypothetical::rewritten),
 ];
 
 fn of_function(function: &Function) -> Result<Option<Expr>> {
@@ -450,7 +458,7 @@ fn json_agg(function: &Function, (open, close): (&str, &str), item: Expr, kind: 
     Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))
 }
 
-/// `mode()` and `percentile_disc(part)`: of the values in order, which are collected.
+/// `mode()`, `percentile_disc(part)` and `percentile_cont(part)`: of the values in order, which are collected.
 fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
     if function.within_group.is_empty() {
         return Ok(None);
@@ -474,7 +482,8 @@ fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
     }
     let Some((part, None)) = only(function) else { return Ok(None) };
     let descending = Expr::Value(Value::Boolean(order.options.asc == Some(false)).into());
-    Ok(Some(call("list_percentile", [collected, part.clone(), descending])))
+    let function = if name == "percentile_disc" { "list_percentile" } else { "list_percentile_cont" };
+    Ok(Some(call(function, [collected, part.clone(), descending])))
 }
 
 /// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order.

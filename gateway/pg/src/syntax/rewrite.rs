@@ -8,7 +8,8 @@
 
 use super::{
     build::call,
-    calls, column_names, order_by, row_comparison, set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, order_by, referenced_names, row_comparison, samples,
+    set_returning, using_columns, values,
     walk::{Rule, Walk},
     whole_row,
 };
@@ -23,6 +24,8 @@ use keyspan_catalog::value::exact::Exact;
 pub(crate) const DECIMAL_DIGITS: usize = 76;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
+/// The schema of the SQL standard's relations, and of a few functions for them.
+const INFORMATION_SCHEMA: &str = "information_schema";
 /// Functions whose arguments show their type in the result.
 const TYPED_BY_ARGUMENTS: [&str; 10] =
     ["pg_typeof", "to_hex", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
@@ -32,13 +35,19 @@ pub(crate) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "curre
 /// Writes out in SQL what DataFusion lacks. 0A000 for a use that has no other form, 42601 for rows of unequal length.
 pub static EXPAND: Walk = Walk {
     queries: &[
+        // Names follow from what the user wrote, so before all that rewrites items, in the queries around too.
+        Rule::new("referenced names", |query| {
+            referenced_names::keep(query);
+            Ok(())
+        }),
+        Rule::new("counted sets", counted_sets::rewrite),
         // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
         Rule::new("using_columns in ORDER BY", using_columns::order_by),
         Rule::new("values", |query| {
             if let SetExpr::Values(values) = query.body.as_mut() {
                 values::rewrite(values);
             }
-            Ok(())
+            values::rows_with_subqueries(query)
         }),
         Rule::new("recursive numbers", |query| {
             recursive_numbers(query);
@@ -62,6 +71,8 @@ pub static EXPAND: Walk = Walk {
             column_names::label(select);
             Ok(())
         }),
+        // Before `whole_row`, which makes structs of rows.
+        Rule::new("counted rows", counted_rows::rewrite),
         // Before `set_returning`, which puts more subqueries into FROM, whose names are not rows.
         Rule::new("whole_row", |select| {
             whole_row::rewrite(select);
@@ -69,6 +80,7 @@ pub static EXPAND: Walk = Walk {
         }),
         Rule::new("set_returning", set_returning::rewrite),
     ],
+    relations: &[Rule::new("samples", samples::rewrite)],
     exprs_down: &[
         // Before `calls`, which has the form of comparisons with a subquery.
         Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
@@ -257,7 +269,10 @@ fn keywords_and_zones(expr: &mut Expr) {
 
 fn unqualify(name: &mut ObjectName) {
     let of_system = name.0.first().and_then(|part| part.as_ident());
-    if name.0.len() == 2 && of_system.is_some_and(|ident| ident.value.eq_ignore_ascii_case(PG_CATALOG)) {
+    let is = |schema: &str| of_system.is_some_and(|ident| ident.value.eq_ignore_ascii_case(schema));
+    // The functions of `information_schema` have names that no others have.
+    let own = name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value.starts_with("_pg_"));
+    if name.0.len() == 2 && (is(PG_CATALOG) || (own && is(INFORMATION_SCHEMA))) {
         name.0.remove(0);
     }
 }
@@ -351,6 +366,8 @@ mod tests {
         check(
             &EXPAND,
             expect![[r#"
+                query: referenced names
+                query: counted sets
                 query: using_columns in ORDER BY
                 query: values
                 query: recursive numbers
@@ -358,8 +375,10 @@ mod tests {
                 query: order by labels
                 select: using_columns
                 select: labels
+                select: counted rows
                 select: whole_row
                 select: set_returning
+                relation: samples
                 expr down: row_comparison
                 expr down: calls"#]],
         );

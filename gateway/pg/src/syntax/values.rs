@@ -5,12 +5,19 @@
 //! `varchar` and `text` in one column are `text`. A quoted text in a column of other values gets its type when types
 //! are known ([`TEXT_BESIDE`]).
 
-use super::{build::call, rewrite::DECIMAL_DIGITS};
+use super::{
+    build::{call, parsed_query},
+    rewrite::DECIMAL_DIGITS,
+};
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
+    error::{Result, SqlError},
     functions::lists::TEXT_BESIDE,
 };
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, UnaryOperator, Value, Values};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values, visit_expressions,
+};
+use std::ops::ControlFlow;
 
 /// Gives each column one type, where casts say which.
 pub(crate) fn rewrite(values: &mut Values) {
@@ -67,6 +74,40 @@ fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
         }
     }
     scales.iter().any(|scale| *scale != scales[0])
+}
+
+/// Rows of a `VALUES` with subqueries that are planned, at most.
+const SUBQUERY_ROWS_MAX: usize = 100;
+
+/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows.
+///
+/// # Errors
+/// 0A000 for more than [`SUBQUERY_ROWS_MAX`] rows.
+pub(crate) fn rows_with_subqueries(query: &mut Query) -> Result<()> {
+    let SetExpr::Values(values) = query.body.as_ref() else { return Ok(()) };
+    if !values.rows.iter().flat_map(|row| &row.content).any(has_subquery) {
+        return Ok(());
+    }
+    if values.rows.len() > SUBQUERY_ROWS_MAX {
+        let what = format!("a subquery in a VALUES of more than {SUBQUERY_ROWS_MAX} rows");
+        return Err(SqlError::unsupported(what));
+    }
+    let row = |cells: &[Expr]| {
+        let named = cells.iter().enumerate().map(|(at, cell)| format!("{cell} AS column{}", at + 1));
+        format!("SELECT {}", named.collect::<Vec<_>>().join(", "))
+    };
+    let rows = values.rows.iter().map(|cells| row(&cells.content)).collect::<Vec<_>>();
+    query.body = parsed_query(&rows.join(" UNION ALL "))?.body;
+    Ok(())
+}
+
+/// Whether an expression asks a query.
+fn has_subquery(expr: &Expr) -> bool {
+    let asks = |expr: &Expr| match expr {
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(expr, asks).is_break()
 }
 
 /// Gives the quoted texts of a column the type of the first cell that has one.
