@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     error::{SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::{
-    array::AsArray,
+    array::{ArrayRef, AsArray},
     compute::cast,
     datatypes::{DataType, FieldRef, Float64Type},
 };
@@ -36,7 +36,7 @@ fn item_data(fields: &[FieldRef]) -> DataType {
 fn between(fields: &[FieldRef]) -> Result<DataType> {
     match item_data(fields) {
         DataType::Interval(_) => Ok(types::INTERVAL),
-        data if data.is_numeric() || data.is_null() => Ok(DataType::Float64),
+        data if numeric::is_number(&data) || data.is_numeric() || data.is_null() => Ok(DataType::Float64),
         other => Err(external(super::undefined("percentile_cont", &[other]))),
     }
 }
@@ -56,7 +56,7 @@ fn one_or_many(fields: &[FieldRef], data: DataType) -> Result<FieldRef> {
 
 /// Computes the value at each part, which are one or many.
 fn at_parts(call: &Call, value: impl Fn(f64) -> Result<ScalarValue>) -> Result<ScalarValue> {
-    let one = |part: &ScalarValue, none: &DataType| match part.cast_to(&DataType::Float64)? {
+    let one = |part: &ScalarValue, none: &DataType| match ScalarValue::try_from_array(&floats(&part.to_array()?)?, 0)? {
         ScalarValue::Float64(None) => ScalarValue::try_from(none),
         ScalarValue::Float64(Some(part)) if (0.0..=1.0).contains(&part) => value(part),
         other => {
@@ -70,6 +70,15 @@ fn at_parts(call: &Call, value: impl Fn(f64) -> Result<ScalarValue>) -> Result<S
     };
     let all = parts.iter().map(|part| one(part, item.data_type())).collect::<Result<Vec<_>>>()?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&all, item.data_type())))
+}
+
+/// Numbers as floats.
+fn floats(numbers: &ArrayRef) -> Result<ArrayRef> {
+    let float = DataType::Float64;
+    if numeric::cast::converts(numbers.data_type(), &float) {
+        return numeric::cast::convert(numbers, &float, None).map_err(external);
+    }
+    Ok(cast(numbers, &float)?)
 }
 
 fn descends(call: &Call) -> bool {
@@ -103,7 +112,7 @@ fn continuous(call: &Call) -> Result<ScalarValue> {
         return continuous_spans(call);
     }
     let ScalarValue::List(list) = &call.values[0] else { return ScalarValue::try_from(call.returns.data_type()) };
-    let numbers = cast(&list.value(0), &DataType::Float64)?;
+    let numbers = floats(&list.value(0))?;
     let numbers = numbers.as_primitive::<Float64Type>();
     let mut numbers: Vec<f64> = numbers.iter().flatten().collect();
     // NaN is the greatest; its sign does not count.

@@ -114,7 +114,10 @@ fn float(value: &ScalarValue) -> Option<f64> {
 fn micros_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::TimestampMicrosecond(micros, _) => *micros,
-        ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * MICROS_PER_DAY),
+        // The infinities, and days beyond the range of timestamps, are the ends of it.
+        ScalarValue::Date32(Some(i32::MIN)) => Some(i64::MIN),
+        ScalarValue::Date32(Some(i32::MAX)) => Some(i64::MAX),
+        ScalarValue::Date32(Some(days)) => Some(i64::from(*days).saturating_mul(MICROS_PER_DAY)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false).ok(),
         _ => None,
     }

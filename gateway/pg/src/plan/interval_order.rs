@@ -27,7 +27,7 @@ use datafusion::{
     functions_aggregate::{first_last::first_value_udaf, min_max::max_udaf},
     logical_expr::{
         Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan,
-        LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery,
+        LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery, Union,
         expr::{AggregateFunction, AggregateFunctionParams, InSubquery, WindowFunctionDefinition},
         expr_rewriter::NamePreserver,
         utils::merge_schema,
@@ -165,6 +165,11 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let grouped = LogicalPlanBuilder::from(input).aggregate(columns, Vec::<Expr>::new())?.build()?;
             let LogicalPlan::Aggregate(aggregate) = grouped else { return Ok(Transformed::yes(grouped)) };
             (grouped_by_length(aggregate)?, true)
+        }
+        // A distinct query below may be grouped by now, and what is shown of a group may be NULL as far as is known.
+        LogicalPlan::Union(union) if has_interval(&union.schema) => {
+            let union = Union::try_new_with_loose_types(union.inputs)?;
+            (LogicalPlan::Union(union), true)
         }
         LogicalPlan::Aggregate(aggregate) if has_interval_in_sets(&aggregate) => {
             let error = crate::error::SqlError::unsupported(

@@ -36,7 +36,7 @@ pub(crate) const ROW_SHARE: &str = "keyspan_row_share";
 pub(crate) const SAMPLED: &str = "keyspan_sampled";
 
 /// The functions.
-pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     scalar_function::functions([
         scalar_function::row_function(OCCURRENCE, 0..=0, DataType::Int64, |_, _| Ok(ScalarValue::Int64(None))),
         variadic(

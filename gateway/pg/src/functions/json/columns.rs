@@ -1,10 +1,16 @@
 //! `json -> key`, `json ->> key` and `jsonb ? key` of a column of documents and one key: what queries of maps spend
 //! their time in. A document is looked through where it lies.
 
-use super::{super::scalar_function::external, change, scan};
-use crate::{cancel_flag::CancelFlag, error::Result as SqlResult};
+use super::scan;
+use crate::{
+    cancel_flag::CancelFlag,
+    error::{Result as SqlResult, SqlError},
+};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBuilder, StringViewArray, StringViewBuilder};
-use datafusion::{error::Result, logical_expr::ColumnarValue};
+use datafusion::{
+    error::{DataFusionError, Result},
+    logical_expr::ColumnarValue,
+};
 use std::sync::Arc;
 
 /// `->`
@@ -31,8 +37,11 @@ pub(super) fn exists(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>
         cancelled.map_or(Ok(()), CancelFlag::check)?;
         values.append_option(match document {
             None => None,
-            Some(object) if object.starts_with('{') => Some(scan::member(object, key).map_err(external)?.is_some()),
-            Some(other) => Some(change::exists(other, &[key.to_owned()])?.contains(&true)),
+            Some(object) if object.trim_ascii_start().starts_with('{') => {
+                Some(scan::member(object, key).map_err(raised)?.is_some())
+            }
+            // Strings and items of arrays are looked at row by row.
+            Some(_) => return Ok(None),
         });
     }
     Ok(Some(Arc::new(values.finish())))
@@ -47,10 +56,14 @@ fn texts(
     let mut values = StringViewBuilder::with_capacity(documents.len());
     for document in documents {
         cancelled.map_or(Ok(()), CancelFlag::check)?;
-        let part = document.map(|document| scan::member(document, key)).transpose().map_err(external)?.flatten();
-        push(part, &mut values).map_err(external)?;
+        let part = document.map(|document| scan::member(document, key)).transpose().map_err(raised)?.flatten();
+        push(part, &mut values).map_err(raised)?;
     }
     Ok(Some(Arc::new(values.finish())))
+}
+
+fn raised(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 /// The documents and the key, if the arguments are these.
@@ -86,7 +99,10 @@ mod tests {
         };
         assert_eq!(shown(get(&arguments, None)), ["1", "-", "-", "\"last\"", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
         assert_eq!(shown(get_text(&arguments, None)), ["1", "-", "-", "last", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
-        assert_eq!(shown(exists(&arguments, None)), ["true", "-", "false", "true", "true", "true", "true", "false"]);
+        assert!(exists(&arguments, None).unwrap().is_none(), "not all are objects");
+        let [ColumnarValue::Array(documents), key] = &arguments else { panic!("a column and a key") };
+        let objects = [ColumnarValue::Array(documents.slice(0, 4)), key.clone()];
+        assert_eq!(shown(exists(&objects, None)), ["true", "-", "false", "true"]);
         let broken: ArrayRef = Arc::new(StringViewArray::from(vec![r#"{"a" 1}"#]));
         let [_, key] = arguments;
         assert!(get(&[ColumnarValue::Array(broken), key], None).is_err());
