@@ -157,11 +157,15 @@ impl KeySchema {
             SqlType::Array(_) => {
                 unsupported("an array has no place in keys", "Take columns for its items into the key.")
             }
-            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } if delimited => unsupported(
-                "its type has no place in delimited keys",
-                "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
-            ),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea if delimited && part.descending => {
+            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_) if delimited => {
+                unsupported(
+                    "its type has no place in delimited keys",
+                    "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
+                )
+            }
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea
+                if delimited && part.descending =>
+            {
                 unsupported(
                     "texts do not descend in delimited keys",
                     "Create the table WITH (key_encoding = 'ordered'), or leave out DESC.",
@@ -435,7 +439,7 @@ impl KeySchema {
     }
 
     fn find_text_prefix(&self, column: usize, mut prefix: Vec<u8>, text: &str) -> (KeyRange, bool) {
-        if !matches!(self.kind(column), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)) {
+        if !matches!(self.kind(column), SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_)) {
             return (KeyRange::prefix(prefix), false);
         }
         if self.is_delimited(column) {
@@ -575,11 +579,19 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> 
         (SqlType::Numeric { .. }, Value::Int(n)) => {
             Ok(Cow::Owned(Value::Numeric { unscaled: i128::from(*n), scale: 0 }))
         }
+        (SqlType::Numeric { .. }, Value::Exact(exact)) => {
+            let (unscaled, scale) = exact.to_i128().ok_or(Position::Unknown)?;
+            Ok(Cow::Owned(Value::Numeric { unscaled, scale }))
+        }
+        (SqlType::Exact(_), Value::Numeric { .. } | Value::Int(_)) => {
+            value.fit(SqlType::Exact(None)).map_err(|_| Position::Unknown)
+        }
         (SqlType::Bool, Value::Bool(_))
         | (SqlType::Int8, Value::Int(_))
         | (SqlType::Float4 | SqlType::Float8, Value::Float(_))
         | (SqlType::Numeric { .. }, Value::Numeric { .. })
-        | (SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
+        | (SqlType::Exact(_), Value::Exact(_))
+        | (SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
         | (SqlType::Time, Value::Time(_))

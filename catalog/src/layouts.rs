@@ -66,13 +66,17 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
         SqlType::Int8 => ColumnKind::Int64,
         SqlType::Float4 => ColumnKind::Float32,
         SqlType::Float8 => ColumnKind::Float64,
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => ColumnKind::Utf8,
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            ColumnKind::Utf8
+        }
         SqlType::Bytea => ColumnKind::Binary,
         SqlType::Date => ColumnKind::Date32,
         SqlType::Timestamp => ColumnKind::Timestamp,
         SqlType::Timestamptz => ColumnKind::TimestampUtc,
         SqlType::Uuid => ColumnKind::Uuid,
-        SqlType::Numeric { .. } | SqlType::Time | SqlType::Interval | SqlType::Array(_) => return None,
+        SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Time | SqlType::Interval | SqlType::Array(_) => {
+            return None;
+        }
     })
 }
 

@@ -33,10 +33,12 @@ use crate::{
         array::{ARRAY_ITEMS_MAX, ItemType},
         calendar::{is_date, is_timestamp},
         clock::is_time,
+        exact::{Exact, Parts},
         interval::Interval,
     },
 };
 use bytes::Bytes;
+use num_bigint::BigInt;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 
@@ -144,6 +146,7 @@ fn encode_binary(value: &Value, kind: SqlType) -> Bytes {
         Value::Float(value) if kind == SqlType::Float4 => Bytes::copy_from_slice(&(*value as f32).to_be_bytes()),
         Value::Float(value) => Bytes::copy_from_slice(&value.to_be_bytes()),
         Value::Numeric { unscaled, scale } => encode_numeric(*unscaled, *scale),
+        Value::Exact(exact) => encode_exact(exact),
         Value::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
         Value::Bytes(bytes) => bytes.clone(),
         Value::Date(days) => Bytes::copy_from_slice(&days.to_be_bytes()),
@@ -176,7 +179,8 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
             let (unscaled, scale) = numeric_parts(all)?;
             Value::Numeric { unscaled, scale }.fit(kind).ok()?.into_owned()
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Exact(_) => Value::Exact(exact_of(all)?).fit(kind).ok()?.into_owned(),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             Value::Text(std::str::from_utf8(all).ok()?.to_owned())
         }
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
@@ -258,11 +262,50 @@ pub fn numeric_parts(bytes: &[u8]) -> Option<(i128, u8)> {
     Some((i128::from_be_bytes(whole), scale))
 }
 
+/// The scale of a NaN or an infinity, whose unscaled integer is one of the following.
+const SPECIAL_SCALE: u32 = 0x7fff_ffff;
+const SPECIAL: [u8; 3] = [0xff, 0, 1];
+
+fn encode_exact(exact: &Exact) -> Bytes {
+    if let Some((unscaled, scale)) = exact.to_i128() {
+        return encode_numeric(unscaled, scale);
+    }
+    let (scale, digits) = match exact.to_integer() {
+        Some((unscaled, scale)) => (u32::from(scale), unscaled.to_signed_bytes_be()),
+        None => {
+            let special = match exact.parts() {
+                Parts::MinusInfinity => SPECIAL[0],
+                Parts::Infinity => SPECIAL[2],
+                _ => SPECIAL[1],
+            };
+            (SPECIAL_SCALE, vec![special])
+        }
+    };
+    [&scale.to_be_bytes(), &digits[..]].concat().into()
+}
+
+fn exact_of(bytes: &[u8]) -> Option<Exact> {
+    if let Some((unscaled, scale)) = numeric_parts(bytes) {
+        return Some(Exact::of_i128(unscaled, scale));
+    }
+    let (scale, digits) = bytes.split_first_chunk::<4>()?;
+    match (u32::from_be_bytes(*scale), digits) {
+        (_, []) => None,
+        (SPECIAL_SCALE, [special]) => Some(match SPECIAL.iter().position(|one| one == special)? {
+            0 => Exact::infinity(true),
+            1 => Exact::nan(),
+            _ => Exact::infinity(false),
+        }),
+        (scale, digits) => Exact::of_integer(&BigInt::from_signed_bytes_be(digits), scale).ok(),
+    }
+}
+
 fn encode_json(value: &Value, kind: SqlType) -> String {
     match value {
         Value::Bool(value) => value.to_string(),
         Value::Text(json) if matches!(kind, SqlType::Json | SqlType::Jsonb) => json.clone(),
         Value::Int(_) | Value::Numeric { .. } => value.to_text(kind),
+        Value::Exact(exact) if exact.to_integer().is_some() => exact.to_text(),
         Value::Array(items) => {
             let SqlType::Array(item) = kind else { return "[]".to_owned() };
             let item = |value: &Value| match (value, item) {
@@ -304,7 +347,9 @@ fn decode_json(bytes: &[u8], kind: SqlType) -> Option<Value> {
         serde_json::Value::Bool(value) if kind == SqlType::Bool => Some(Value::Bool(value)),
         serde_json::Value::Number(number) => match kind {
             SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => Value::parse(&number.to_string(), kind).ok(),
-            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } => Value::parse(&number.to_string(), kind).ok(),
+            SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_) => {
+                Value::parse(&number.to_string(), kind).ok()
+            }
             _ => None,
         },
         serde_json::Value::String(text) if kind != SqlType::Bool => Value::parse(&text, kind).ok(),

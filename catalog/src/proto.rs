@@ -24,7 +24,10 @@ use bytes::Bytes;
 use json::JsonInput;
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, FileDescriptor, MessageDescriptor, SerializeOptions,
-    prost::Message as _,
+    prost::{
+        Message as _,
+        encoding::{self, DecodeContext},
+    },
     prost_types::{DescriptorProto, FileDescriptorSet},
 };
 use serde::{Deserialize, Serialize};
@@ -80,6 +83,8 @@ struct Inner {
     files: Bytes,
     /// Parsed when it is first used; `None` for a damaged catalog.
     parsed: OnceLock<Option<MessageDescriptor>>,
+    /// The numbers of the fields that are decoded, sorted; `None` for all.
+    only: Option<Vec<u32>>,
 }
 
 /// The form of a message in the catalog.
@@ -166,6 +171,7 @@ impl ProtoDescriptor {
             name: name.to_owned(),
             files,
             parsed,
+            only: None,
         })))
     }
 
@@ -174,7 +180,7 @@ impl ProtoDescriptor {
         let message = self.pool()?.get_message_by_name(name).filter(|message| !message.is_map_entry())?;
         let parsed = OnceLock::from(Some(message));
         let (descriptor, name, files) = (self.name.clone(), name.to_owned(), Bytes::new());
-        Some(ProtoMessage(Arc::new(Inner { descriptor, shared, name, files, parsed })))
+        Some(ProtoMessage(Arc::new(Inner { descriptor, shared, name, files, parsed, only: None })))
     }
 
     fn pool(&self) -> Option<&DescriptorPool> {
@@ -239,6 +245,37 @@ impl ProtoMessage {
         let options = SerializeOptions::new();
         message.serialize_with_options(&mut serde_json::Serializer::new(&mut json), &options).ok()?;
         Value::parse(&String::from_utf8(json).ok()?, SqlType::Jsonb).ok()
+    }
+
+    /// The same message to be read only: what it decodes to may lack all members but those of the given names.
+    /// `None` where jsonb's members are not the message's fields.
+    pub fn only<'a>(&self, members: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let message = self.parsed().ok()?;
+        // Those of protobuf itself have a form in JSON of their own, and extensions have names in brackets.
+        if message.full_name().starts_with("google.protobuf.") {
+            return None;
+        }
+        let mut numbers = BTreeSet::new();
+        for member in members {
+            if member.starts_with('[') {
+                return None;
+            }
+            let Some(field) = message.fields().find(|field| field.json_name() == member) else { continue };
+            match field.containing_oneof() {
+                // The last of them in the bytes counts.
+                Some(oneof) => numbers.extend(oneof.fields().map(|field| field.number())),
+                None => _ = numbers.insert(field.number()),
+            }
+        }
+        let Inner { descriptor, shared, name, files, .. } = &*self.0;
+        Some(Self(Arc::new(Inner {
+            descriptor: descriptor.clone(),
+            shared: *shared,
+            name: name.clone(),
+            files: files.clone(),
+            parsed: OnceLock::from(Some(message.clone())),
+            only: Some(numbers.into_iter().collect()),
+        })))
     }
 
     /// The bytes of a message that is given as JSON.
@@ -323,7 +360,11 @@ impl ProtoMessage {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return None;
         }
-        DynamicMessage::decode(self.parsed().ok()?.clone(), bytes).ok()
+        let message = self.parsed().ok()?.clone();
+        match &self.0.only {
+            None => DynamicMessage::decode(message, bytes).ok(),
+            Some(numbers) => DynamicMessage::decode(message, fields(bytes, numbers)?.as_slice()).ok(),
+        }
     }
 
     fn check_size(&self, bytes: usize) -> Result<()> {
@@ -338,6 +379,20 @@ impl ProtoMessage {
         Error::new(ErrorKind::BadValue, format!("invalid JSON for protobuf message {}", self.name()))
             .with_detail(format!("{why}."))
     }
+}
+
+/// The bytes of a message's fields of these numbers, which are sorted; `None` for bytes that are no message.
+fn fields(bytes: &[u8], numbers: &[u32]) -> Option<Vec<u8>> {
+    let (mut rest, mut found) = (bytes, Vec::new());
+    while !rest.is_empty() {
+        let field = rest;
+        let (number, wire_type) = encoding::decode_key(&mut rest).ok()?;
+        encoding::skip_field(wire_type, number, &mut rest, DecodeContext::default()).ok()?;
+        if numbers.binary_search(&number).is_ok() {
+            found.extend_from_slice(&field[..field.len() - rest.len()]);
+        }
+    }
+    Some(found)
 }
 
 /// Gives a message the unknown fields of another, which was in its place; whether there are any.
@@ -413,7 +468,7 @@ impl TryFrom<StoredMessage> for ProtoMessage {
     fn try_from(stored: StoredMessage) -> Result<Self, String> {
         let StoredMessage { descriptor, shared, message: name, files } = stored;
         let (files, parsed) = (from_base64(&files)?, OnceLock::new());
-        Ok(Self(Arc::new(Inner { descriptor, shared, name, files, parsed })))
+        Ok(Self(Arc::new(Inner { descriptor, shared, name, files, parsed, only: None })))
     }
 }
 

@@ -7,12 +7,15 @@
 pub mod array;
 pub mod calendar;
 pub mod clock;
+pub mod exact;
 mod fit;
 pub mod interval;
 mod text;
 
 use array::ItemType;
 use bytes::Bytes;
+use exact::{Digits, Exact};
+pub use fit::cut_name;
 use interval::Interval;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering, fmt};
@@ -40,8 +43,13 @@ pub enum SqlType {
         /// Digits after the point.
         scale: u8,
     },
+    /// `numeric`, whose values have any number of digits, and `numeric(precision, scale)` with more than 38 or with a
+    /// scale that is not within the precision.
+    Exact(Option<Digits>),
     /// `text`
     Text,
+    /// `name`: text of at most [`NAME_BYTES_MAX`] bytes, in private tables only. What is longer is cut.
+    Name,
     /// `varchar(n)`, n in characters; `None` for `varchar`.
     Varchar(Option<u32>),
     /// `char(n)`, n in characters, in private tables only. Trailing blanks are insignificant and not stored.
@@ -68,6 +76,9 @@ pub enum SqlType {
     Array(ItemType),
 }
 
+/// Maximum bytes of a `name`: PostgreSQL's NAMEDATALEN without the zero at its end.
+pub const NAME_BYTES_MAX: usize = 63;
+
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -86,6 +97,8 @@ pub enum Value {
         /// Digits after the point.
         scale: u8,
     },
+    /// `numeric` of any number of digits.
+    Exact(Exact),
     /// `text`, `varchar`, `json`, `jsonb`
     Text(String),
     /// `bytea`
@@ -120,6 +133,8 @@ pub enum ValueRef<'a> {
         /// Digits after the point.
         scale: u8,
     },
+    /// `numeric` of any number of digits, as [`Value::Exact`].
+    Exact(Exact),
     /// `text`, `varchar`, `json`, `jsonb`
     Text(Cow<'a, str>),
     /// `bytea`
@@ -146,6 +161,7 @@ impl ValueRef<'_> {
             Self::Int(value) => Value::Int(value),
             Self::Float(value) => Value::Float(value),
             Self::Numeric { unscaled, scale } => Value::Numeric { unscaled, scale },
+            Self::Exact(exact) => Value::Exact(exact),
             Self::Text(text) => Value::Text(text.into_owned()),
             Self::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
             Self::Date(value) => Value::Date(value),
@@ -172,6 +188,9 @@ impl Value {
             (Self::Numeric { unscaled: a, scale: x }, Self::Numeric { unscaled: b, scale: y }) => {
                 compare_numeric((*a, *x), (*b, *y))
             }
+            (Self::Exact(a), Self::Exact(b)) => a.compare(b),
+            (Self::Exact(a), Self::Numeric { unscaled, scale }) => a.compare(&Exact::of_i128(*unscaled, *scale)),
+            (Self::Numeric { unscaled, scale }, Self::Exact(b)) => Exact::of_i128(*unscaled, *scale).compare(b),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
             (Self::Date(a), Self::Date(b)) => a.cmp(b),
@@ -208,7 +227,10 @@ impl fmt::Display for SqlType {
             Self::Float4 => f.write_str("real"),
             Self::Float8 => f.write_str("double precision"),
             Self::Numeric { precision, scale } => write!(f, "numeric({precision},{scale})"),
+            Self::Exact(None) => f.write_str("numeric"),
+            Self::Exact(Some(Digits { precision, scale })) => write!(f, "numeric({precision},{scale})"),
             Self::Text => f.write_str("text"),
+            Self::Name => f.write_str("name"),
             Self::Varchar(None) => f.write_str("character varying"),
             Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
             Self::Char(length) => write!(f, "character({length})"),

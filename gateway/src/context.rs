@@ -7,6 +7,7 @@
 pub mod introspection;
 
 use crate::{
+    advisory_locks::SessionLocks,
     context::introspection::SessionObjects,
     instance::Instance,
     lookup,
@@ -65,6 +66,8 @@ pub struct StatementContext {
     pub(crate) pending: SharedPending,
     /// The channels that it listens to.
     pub(crate) ear: Arc<Ear>,
+    /// The numbers that the session has locked. `None` in tests.
+    pub(crate) advisory_locks: Option<Arc<SessionLocks>>,
     /// The session's prepared statements and cursors.
     pub(crate) objects: Arc<dyn SessionObjects>,
     /// Where names without a schema are looked up.

@@ -13,6 +13,7 @@ pub(crate) mod defaults;
 pub(crate) mod insert;
 mod merge;
 mod messages;
+mod moved;
 pub(crate) mod needs;
 mod open_family;
 mod range;

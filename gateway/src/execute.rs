@@ -535,6 +535,7 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
                 session.statements.deallocate(None)?;
                 session.cursors.close(None)?;
                 session.unlisten();
+                session.advisory_locks.0.unlock_all();
             }
             if matches!(*what, "ALL" | "PLANS") {
                 session.plan_cache.clear();

@@ -4,9 +4,9 @@
 //! statements.
 
 use crate::{
-    activity::Activities, audit::Audit, certificates::Certificates, notifications::Rooms, purges::Purges,
-    resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers, sequences::Sequences, shares::Shares,
-    table_locks::TableLocks,
+    activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates,
+    notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers,
+    sequences::Sequences, shares::Shares, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -37,6 +37,8 @@ pub struct Instance {
     pub table_locks: TableLocks,
     /// Which rows open transactions hold.
     pub row_locks: Arc<RowLocks>,
+    /// Numbers that sessions have locked.
+    pub advisory_locks: Arc<AdvisoryLocks>,
     /// Who listens in each database.
     pub rooms: Rooms,
     /// What sessions do.
@@ -60,6 +62,7 @@ impl Instance {
             sequences: Sequences::default(),
             table_locks: TableLocks::default(),
             row_locks: Arc::default(),
+            advisory_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),
             shares: Shares::default(),

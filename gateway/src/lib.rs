@@ -49,6 +49,7 @@ pub mod system_relations;
 pub mod write_set;
 
 pub mod activity;
+pub(crate) mod advisory_locks;
 pub mod audit;
 pub mod certificates;
 pub mod notifications;

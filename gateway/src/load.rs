@@ -237,7 +237,7 @@ impl Load {
     pub(crate) fn value_of_binary(&self, column: usize, bytes: &[u8]) -> Result<Value> {
         let column = &self.target.columns[self.named[column]];
         let kind = column.kind;
-        if let SqlType::Numeric { .. } = kind {
+        if let SqlType::Numeric { .. } | SqlType::Exact(_) = kind {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
                 SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
             })?;

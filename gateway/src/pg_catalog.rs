@@ -23,6 +23,7 @@ use datafusion::{catalog::TableProvider, datasource::MemTable, error::Result};
 use std::sync::Arc;
 
 pub mod acl;
+mod advisory_locks;
 pub mod cluster;
 pub mod columns;
 pub mod comments;
@@ -30,6 +31,7 @@ pub mod create;
 mod extension;
 pub mod functions;
 pub mod information;
+mod information_functions;
 pub mod keywords;
 mod notifications;
 pub mod objects;
@@ -74,6 +76,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_indexes", &[objects::index_definitions]),
     (PG_CATALOG, "pg_init_privs", &[extension::initial_privileges]),
     (PG_CATALOG, "pg_language", &[cluster::languages]),
+    (PG_CATALOG, "pg_locks", &[advisory_locks::rows]),
     (PG_CATALOG, "pg_namespace", &[objects::schemas]),
     (PG_CATALOG, "pg_prepared_statements", &[cluster::prepared_statements]),
     (PG_CATALOG, "pg_proc", &[procs::rows]),

@@ -10,14 +10,14 @@
 //!
 //! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in
 //! arithmetic, as a value of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's
-//! bigint. A number with a point is `double precision`, not numeric. A quoted text beside a value of another type takes
-//! that type.
+//! bigint. A number with a point or an exponent is a numeric. A quoted text beside a value of another type takes that
+//! type.
 
 use crate::pg::functions::bounded::ResultBytes;
 use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
-    pg::{error::Result, plan::parameters::parameters, syntax::natural_join},
+    pg::{error::Result, numeric, plan::parameters::parameters, syntax::natural_join},
     provider,
     resources::Resources,
     view::View,
@@ -190,6 +190,8 @@ impl Query {
         // Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a bigint, however it is computed.
         let differs = |raw: &DataType, settled: &DataType| match (raw, settled) {
             (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
+            // The form of a numeric that has the digits of all.
+            (raw, settled) if numeric::is_exact(settled) => numeric::is_number(raw),
             (raw, settled) if raw.is_integer() || matches!(raw, DataType::Decimal128(..)) => settled.is_floating(),
             (DataType::Date32, DataType::Timestamp(..)) => true,
             (DataType::Utf8, settled) => settled.is_temporal() || matches!(settled, DataType::List(_)),

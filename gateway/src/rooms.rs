@@ -29,6 +29,7 @@ const GATEWAY: &[&[&str]] = &[
     &["instance", "system_relations", "shield", "write_set"],
     &[
         "activity",
+        "advisory_locks",
         "audit",
         "certificates",
         "notifications",

@@ -5,6 +5,7 @@
 //! first statement's.
 
 use crate::activity::{Activity, Listed};
+use crate::advisory_locks::OwnLocks;
 use crate::lookup;
 use crate::pg::datetime::{OwnedInput, Style};
 use crate::wire::transaction_status::TransactionStatus;
@@ -26,6 +27,7 @@ pub(crate) mod testing;
 mod tests;
 mod transaction;
 
+pub use crate::advisory_locks::AdvisoryLocks;
 pub use crate::row_locks::RowLocks;
 pub use crate::settings::Settings;
 pub use crate::settings::pending::PendingSettings;
@@ -79,6 +81,8 @@ pub struct Session {
     /// Both of them, as the session's statements see them.
     objects: Arc<context::Objects>,
     notifications: listening::Notifications,
+    /// Numbers that it has locked.
+    pub(crate) advisory_locks: OwnLocks,
     /// Numbers that sequences gave.
     pub(crate) last_values: Arc<LastValues>,
     /// Settings that functions asked for.
@@ -163,6 +167,8 @@ impl Session {
         let (statements, cursors) = (Statements::default(), Cursors::default());
         let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
         let share = instance.shares.of(identity.rows.oid());
+        let advisory_locks = instance.advisory_locks.session(identity.rows.oid(), process_id);
+        let advisory_locks = OwnLocks(Arc::new(advisory_locks));
         Self {
             instance,
             identity,
@@ -176,6 +182,7 @@ impl Session {
             cursors,
             objects,
             notifications: listening::Notifications::default(),
+            advisory_locks,
             last_values: Arc::default(),
             pending_settings: Arc::default(),
             activity,
@@ -212,6 +219,7 @@ impl Session {
         // In a block it is forgotten with the block, or with what comes behind a savepoint.
         if !self.in_transaction() {
             self.notifications.forget();
+            self.advisory_locks.0.end_transaction();
         }
     }
 

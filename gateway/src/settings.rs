@@ -110,7 +110,7 @@ const KNOWN: &[Setting] = &[
     ("lc_monetary", "C", Takes::Text, None, "How money is printed."),
     ("lc_numeric", "C", Takes::Text, None, "How to_char prints numbers."),
     ("lc_time", "C", Takes::Text, None, "How to_char prints times."),
-    ("lock_timeout", "0", Takes::Millis, None, "No statement waits for a lock."),
+    ("lock_timeout", "0", Takes::Millis, None, "How long advisory locks are waited for; 0 is for ever."),
     ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
     ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
     (
@@ -447,7 +447,7 @@ impl Settings {
 }
 
 /// The time that a setting says; `None` for 0.
-fn timeout(value: &str) -> Option<Duration> {
+pub(crate) fn timeout(value: &str) -> Option<Duration> {
     let millis = millis(value).unwrap_or(0);
     u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryPool;
-use keyspan_catalog::{Table, TableId, table::MARKER_FAMILY, tenant_store::Writes};
+use keyspan_catalog::{Table, TableId, Value, table::MARKER_FAMILY, tenant_store::Writes};
 use keyspan_storage::{
     FamilyName, KeyRange, Mutation, Pin, RowKey, RowMutation, TimestampRange, model::limits::TIMESTAMP_AHEAD_MAX_MICROS,
 };
@@ -32,11 +32,36 @@ pub struct WriteSet {
     /// Rows whose messages in a column, by its place in the target, are given as jsonb: what their descriptors do not
     /// know is to be kept.
     pub(crate) messages: Vec<(RowKey, usize)>,
+    /// Rows that are to be written under another key.
+    pub(crate) moved: Vec<MovedRow>,
     pub(crate) bytes: usize,
     /// Cells, as [`CELLS_MAX`] counts them.
     pub(crate) cells: usize,
     /// What of it is counted.
     pub(crate) held: Held,
+}
+
+/// A row that gets another key: it is deleted, and will be written anew.
+#[derive(Debug)]
+pub(crate) struct MovedRow {
+    /// Its key before.
+    pub(crate) from: RowKey,
+    /// Its key after.
+    pub(crate) to: RowKey,
+    /// The values of the parts of its new key.
+    pub(crate) parts: Vec<Value>,
+    /// What else changes in it.
+    pub(crate) mutations: Vec<Mutation>,
+    /// Its columns, by their places in the target, that are messages as in [`WriteSet::messages`].
+    pub(crate) messages: Vec<usize>,
+}
+
+impl MovedRow {
+    /// Bytes that are counted for it.
+    fn bytes(&self) -> usize {
+        let mutations = self.mutations.iter().map(Mutation::size).sum::<usize>();
+        size_of::<Self>() + self.from.len() + 2 * self.to.len() + mutations
+    }
 }
 
 impl WriteSet {
@@ -61,6 +86,23 @@ impl WriteSet {
         rows.entry(key).or_default().extend(mutations);
         check_cells(self.cells)?;
         self.check_bytes()
+    }
+
+    /// Adds a row that is to be written under another key.
+    ///
+    /// # Errors
+    /// 54000 above [`COMMIT_BYTES_MAX`], 53200.
+    pub(crate) fn move_row(&mut self, row: MovedRow) -> Result<()> {
+        self.bytes += row.bytes();
+        self.moved.push(row);
+        self.check_bytes()
+    }
+
+    /// The rows that are to be written under another key; they are counted no longer.
+    pub(crate) fn take_moved(&mut self) -> Vec<MovedRow> {
+        let moved = std::mem::take(&mut self.moved);
+        self.bytes -= moved.iter().map(MovedRow::bytes).sum::<usize>();
+        moved
     }
 
     /// Adds a row that was relied on.
@@ -135,7 +177,12 @@ impl WriteSet {
 
     /// Whether the row is written already.
     pub fn has(&self, table: &Table, key: &RowKey) -> bool {
-        self.rows.get(&table.id).is_some_and(|(_, rows)| rows.contains_key(key))
+        self.mutations(table, key).is_some()
+    }
+
+    /// The mutations of a row; `None` if it is not written.
+    pub(crate) fn mutations(&self, table: &Table, key: &RowKey) -> Option<&[Mutation]> {
+        self.rows.get(&table.id)?.1.get(key).map(Vec::as_slice)
     }
 
     /// Bytes of the mutations and their keys: of all, and of those that add something.

@@ -7,6 +7,7 @@
 mod wire {
     pub mod access;
     pub mod activity;
+    pub mod advisory_locks;
     pub mod ages;
     pub mod audit;
     pub mod backup;
@@ -31,6 +32,7 @@ mod wire {
     pub mod limits;
     pub mod login;
     pub mod notifications;
+    pub mod numerics;
     pub mod open_families;
     pub mod operator;
     pub mod postgres;

@@ -10,7 +10,7 @@ use arrow::{
     array::{
         Array, ArrayRef, BinaryArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
+        LargeBinaryBuilder, StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder, UInt32Array,
     },
     compute::take,
     datatypes::{DataType, Field, TimeUnit},
@@ -89,7 +89,9 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Float4 => "float4".into(),
         SqlType::Float8 => "float8".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
+        SqlType::Exact(None) => "numeric".into(),
+        SqlType::Exact(Some(digits)) => format!("numeric({},{})", digits.precision, digits.scale),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
         SqlType::Timestamp => "timestamp".into(),
@@ -111,7 +113,10 @@ fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8,
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            DataType::Utf8
+        }
+        SqlType::Exact(_) => DataType::LargeBinary,
         // No key has a part of type interval or array.
         SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
         SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -131,6 +136,7 @@ enum Column {
     Float4(Float32Builder),
     Float8(Float64Builder),
     Numeric(Decimal128Builder, u8),
+    Exact(LargeBinaryBuilder),
     Text(StringBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
@@ -151,7 +157,8 @@ impl Column {
             SqlType::Numeric { scale, .. } => {
                 Self::Numeric(Decimal128Builder::new().with_data_type(data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Exact(_) => Self::Exact(LargeBinaryBuilder::new()),
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringBuilder::new())
             }
             SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => Self::Bytea(BinaryBuilder::new()),
@@ -177,6 +184,7 @@ impl Column {
             (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: of }) if of == scale => {
                 builder.append_value(*unscaled);
             }
+            (Self::Exact(builder), ValueRef::Exact(exact)) => builder.append_value(exact.as_bytes()),
             (Self::Text(builder), ValueRef::Text(text)) => builder.append_value(text),
             (Self::Bytea(builder), ValueRef::Bytes(bytes)) => builder.append_value(bytes),
             (Self::Date(builder), ValueRef::Date(days)) => builder.append_value(*days),
@@ -197,6 +205,7 @@ impl Column {
             Self::Float4(mut builder) => Arc::new(builder.finish()),
             Self::Float8(mut builder) => Arc::new(builder.finish()),
             Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
+            Self::Exact(mut builder) => Arc::new(builder.finish()),
             Self::Text(mut builder) => Arc::new(builder.finish()),
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),
@@ -304,6 +313,7 @@ mod tests {
 
     /// A value of a column as text, comparable with [`plain`].
     fn shown(column: &ArrayRef, row: usize) -> String {
+        use crate::value::exact::Exact;
         use arrow::array::AsArray;
         use arrow::datatypes::*;
         match column.data_type() {
@@ -315,6 +325,7 @@ mod tests {
             DataType::Float64 => column.as_primitive::<Float64Type>().value(row).to_string(),
             DataType::Decimal128(..) => column.as_primitive::<Decimal128Type>().value(row).to_string(),
             DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+            DataType::LargeBinary => Exact::trusted(column.as_binary::<i64>().value(row)).to_text(),
             DataType::Binary => format!("{:?}", column.as_binary::<i32>().value(row)),
             DataType::Date32 => column.as_primitive::<Date32Type>().value(row).to_string(),
             DataType::Time64(_) => column.as_primitive::<Time64MicrosecondType>().value(row).to_string(),
@@ -330,6 +341,7 @@ mod tests {
             Value::Int(n) => n.to_string(),
             Value::Float(value) => value.to_string(),
             Value::Numeric { unscaled, .. } => unscaled.to_string(),
+            Value::Exact(exact) => exact.to_text(),
             Value::Text(text) => text.clone(),
             Value::Bytes(bytes) => format!("{:?}", &bytes[..]),
             Value::Interval(_) | Value::Array(_) => unreachable!("no part of a key is of such a type"),

@@ -74,7 +74,7 @@ fn unescape(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// Whether a value of the part can have an empty encoding.
 pub(super) fn may_be_empty(part: &KeyPart) -> bool {
-    matches!(part.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
+    matches!(part.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
 }
 
 /// Appends a value that fits the part's type; without the delimiter.
@@ -113,7 +113,12 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result
             return Err(Error::new(ErrorKind::OutOfRange, message)
                 .with_hint("Tables created WITH (key_encoding = 'ordered') hold every date and time."));
         }
-        Value::Null | Value::Float(_) | Value::Numeric { .. } | Value::Interval(_) | Value::Array(_) => {
+        Value::Null
+        | Value::Float(_)
+        | Value::Numeric { .. }
+        | Value::Exact(_)
+        | Value::Interval(_)
+        | Value::Array(_) => {
             let message = format!("the key's column \"{}\" cannot hold {value:?}", part.name);
             return Err(Error::new(ErrorKind::BadValue, message));
         }
@@ -138,10 +143,12 @@ pub(super) fn gap(part: &KeyPart, value: &Value) -> Option<u8> {
 /// Decodes a part's bytes; `None` if they are not the encoding of a value.
 pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
     Some(match part.kind {
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => ValueRef::Text(match unescape(bytes)? {
-            Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
-            Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
-        }),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
+            ValueRef::Text(match unescape(bytes)? {
+                Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
+                Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
+            })
+        }
         SqlType::Bytea => ValueRef::Bytes(unescape(bytes)?),
         SqlType::Bool => match (bytes, part.descending) {
             (b"0", false) | (b"9", true) => ValueRef::Bool(false),
@@ -167,6 +174,7 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
         SqlType::Float4
         | SqlType::Float8
         | SqlType::Numeric { .. }
+        | SqlType::Exact(_)
         | SqlType::Json
         | SqlType::Jsonb
         | SqlType::Interval

@@ -10,6 +10,8 @@
 //!                      00 and the complement of what the magnitude has after its 02 for negative.
 //!                      The value is 0.digits × 10^exponent; digits in pairs, each pair + 1 in a byte;
 //!                      no zero at either end
+//! numeric without digits, or with more than 38
+//!                      as [`exact`](crate::value::exact) has it, without the scale
 //! text, bytea          bytes, 00 as 00 FF; then 00 01
 //! date                 4 bytes big-endian, the sign bit turned over; time, timestamp, timestamptz 8
 //! uuid                 16 bytes
@@ -23,6 +25,7 @@ use crate::{
     value::{
         calendar::{is_date, is_timestamp},
         clock::is_time,
+        exact::Exact,
     },
 };
 use std::borrow::Cow;
@@ -57,6 +60,7 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) {
         (Value::Date(days), _) => out.extend((days ^ i32::MIN).to_be_bytes()),
         (Value::Float(value), _) => out.extend(float_bits(*value).to_be_bytes()),
         (Value::Numeric { unscaled, scale }, _) => encode_numeric(*unscaled, *scale, out),
+        (Value::Exact(exact), _) => out.extend(exact.key()),
         (Value::Text(text), _) => encode_bytes(text.as_bytes(), out),
         (Value::Bytes(bytes), _) => encode_bytes(bytes, out),
         (Value::Uuid(uuid), _) => out.extend(uuid),
@@ -100,7 +104,15 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
             let unscaled = decode_numeric(key, descending, scale)?;
             ValueRef::Numeric { unscaled: Some(unscaled).filter(|digits| digits.unsigned_abs() < limit)?, scale }
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Exact(digits) => {
+            let exact = Exact::take_key(key, descending)?;
+            ValueRef::Exact(match digits {
+                // With the scale of the type.
+                Some(digits) => exact.fit(digits).ok().filter(|fitted| fitted.key() == exact.key())?,
+                None => exact,
+            })
+        }
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             ValueRef::Text(match decode_bytes(key, descending)? {
                 Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
                 Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),

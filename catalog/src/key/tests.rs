@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::value::calendar::{FIRST_DAY, LAST_DAY, MICROS_PER_DAY};
+use crate::value::exact::Exact;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-pub(crate) const TYPES: [SqlType; 15] = [
+pub(crate) const TYPES: [SqlType; 16] = [
     SqlType::Bool,
     SqlType::Int2,
     SqlType::Int4,
@@ -21,6 +22,7 @@ pub(crate) const TYPES: [SqlType; 15] = [
     SqlType::Float4,
     SqlType::Float8,
     SqlType::Numeric { precision: 38, scale: 3 },
+    SqlType::Exact(None),
 ];
 
 fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
@@ -62,7 +64,7 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
         SqlType::Int2 => int(i16::MIN.into(), i16::MAX.into()),
         SqlType::Int4 => int(i32::MIN.into(), i32::MAX.into()),
         SqlType::Int8 => int(i64::MIN, i64::MAX),
-        SqlType::Text | SqlType::Varchar(_) => any_text().prop_map(Value::Text).boxed(),
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) => any_text().prop_map(Value::Text).boxed(),
         SqlType::Bytea => {
             let byte = prop_oneof![any::<u8>(), prop::sample::select(vec![0u8, 1, 0x23, 0x24, 0x25, 0x64, 0xff])];
             prop::collection::vec(byte, 0..5).prop_map(|bytes| Value::Bytes(bytes.into())).boxed()
@@ -80,6 +82,15 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
             let limit = 10i128.pow(precision.into()) - 1;
             prop_oneof![-limit..=limit, -1001i128..=1001, Just(limit), Just(-limit)]
                 .prop_map(move |unscaled| Value::Numeric { unscaled, scale })
+                .boxed()
+        }
+        // With the least scale, as keys give it back.
+        SqlType::Exact(_) => {
+            let number = (any::<i128>(), 0u32..128, 0u8..50)
+                .prop_map(|(unscaled, shift, scale)| Exact::of_i128(unscaled >> shift, scale));
+            let special = vec![Exact::nan(), Exact::infinity(false), Exact::infinity(true), Exact::of_i128(0, 0)];
+            prop_oneof![9 => number, 1 => prop::sample::select(special)]
+                .prop_map(|exact| Value::Exact(Exact::of_key(exact.key()).unwrap()))
                 .boxed()
         }
         SqlType::Time => {
@@ -108,7 +119,7 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
     (ordered, parts, salt, prop::bool::ANY).prop_flat_map(move |(encoding, mut parts, salt, with_tenant)| {
         if encoding == KeyEncoding::Delimited {
             for (kind, descending) in &mut parts {
-                if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. }) {
+                if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_)) {
                     *kind = SqlType::Int4;
                 }
                 *descending &= !matches!(kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);

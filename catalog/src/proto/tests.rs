@@ -145,6 +145,49 @@ fn a_message_is_its_json() {
 }
 
 #[test]
+fn some_fields_are_decoded_alone() {
+    let reading = reading();
+    let bytes = reading
+        .encode(r#"{"device": "a", "airCelsius": 21.5, "samples": [1, 2], "position": {"lat": 1}, "tags": {"a": "y"}}"#)
+        .unwrap();
+    let only = |members: &[&str]| shown(&reading.only(members.iter().copied()).unwrap(), &bytes);
+    assert_eq!(only(&["airCelsius"]), r#"{"airCelsius": 21.5}"#);
+    assert_eq!(only(&["air_celsius"]), "{}", "it is no name in JSON");
+    assert_eq!(only(&["samples", "position", "alarm"]), r#"{"samples": [1, 2], "position": {"lat": 1.0}}"#);
+    assert_eq!(only(&[]), "{}");
+    assert_eq!(only(&["device", "tags"]), r#"{"tags": {"a": "y"}, "device": "a"}"#);
+    assert!(reading.only(["[pkg.extension]"]).is_none());
+    // Of other fields nothing is read, but where they end.
+    let [first, second] = [b"\x0a\x01\xff".as_slice(), b"\x48\x01"];
+    assert!(reading.decode(&[first, second].concat()).is_none());
+    assert_eq!(shown(&reading.only(["alarm"]).unwrap(), &[first, second].concat()), r#"{"alarm": true}"#);
+    assert!(reading.only(["alarm"]).unwrap().decode(b"\x0a\x05ab").is_none(), "a text that is cut");
+}
+
+/// Of the members of a oneof the last one counts, whether it is asked for or not.
+#[test]
+fn members_of_a_oneof_are_decoded_together() {
+    let member = |name, number| FieldDescriptorProto { oneof_index: Some(0), ..field(name, number, Type::Int64) };
+    let choice = DescriptorProto {
+        oneof_decl: vec![prost_reflect::prost_types::OneofDescriptorProto {
+            name: Some("of".into()),
+            ..Default::default()
+        }],
+        ..message("Choice", vec![member("a", 1), member("b", 2), field("c", 3, Type::Int64)])
+    };
+    let file = FileDescriptorProto {
+        name: Some("choice.proto".into()),
+        message_type: vec![choice],
+        syntax: Some("proto3".into()),
+        ..Default::default()
+    };
+    let choice = descriptor_of(&FileDescriptorSet { file: vec![file] }).unwrap().message("Choice", true).unwrap();
+    let bytes = [choice.encode(r#"{"a": 1, "c": 3}"#).unwrap(), choice.encode(r#"{"b": 2}"#).unwrap()].concat();
+    assert_eq!(shown(&choice, &bytes), r#"{"b": "2", "c": "3"}"#);
+    assert_eq!(shown(&choice.only(["a"]).unwrap(), &bytes), r#"{"b": "2"}"#);
+}
+
+#[test]
 fn what_a_descriptor_does_not_know_is_kept() {
     let (old, new) = (reading(), newer());
     let stored = r#"{"device": "a", "owner": "ana", "kind": "TABLET", "position": {"lat": 1, "alt": 7}}"#;

@@ -345,19 +345,20 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
         (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) | (SqlType::Char(from), SqlType::Char(to)) => {
             from <= to
         }
-        (SqlType::Char(_), SqlType::Text | SqlType::Varchar(None)) => true,
+        (SqlType::Char(_) | SqlType::Name, SqlType::Text | SqlType::Varchar(None)) => true,
         _ => false,
     }
 }
 
 /// Whether the bytes of every value of type `from` decode to the same value of type `to`.
 fn reads_as(from: SqlType, to: SqlType, encoding: &Encoding) -> bool {
-    use SqlType::{Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Varchar};
+    use SqlType::{Exact, Int2, Int4, Int8, Json, Jsonb, Numeric, Text, Varchar};
     match (from, to) {
         // Binary integers have the width of their type.
         (Json | Jsonb, _) if encoding.message().is_some() => from == to,
         (Int2, Int4 | Int8) | (Int4, Int8) => *encoding != Encoding::Binary,
         (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => scale >= s && precision - scale >= p - s,
+        (Numeric { .. } | Exact(_), Exact(None)) => true,
         // As JSON, a text is quoted and json is not.
         (Json | Jsonb, Text | Varchar(None)) => *encoding != Encoding::Json,
         (Jsonb, Json) => true,

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
-    private::private_table,
+    private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -221,12 +221,14 @@ impl Table {
         check_name("column", &column.name)?;
         self.check_column_name(&column.name)?;
         check_type(column.kind)?;
-        if matches!(column.kind, SqlType::Char(_)) && !self.is_private() {
+        if matches!(column.kind, SqlType::Char(_) | SqlType::Name) && !self.is_private() {
             let message =
                 format!("column \"{}\" of type {} in a shared table is not supported", column.name, column.kind);
-            return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_detail("What others have written to the store may end with blanks, which the type does not keep.")
-                .with_hint("Take varchar."));
+            let detail = match column.kind {
+                SqlType::Name => "What others have written to the store may be longer than the type keeps.",
+                _ => "What others have written to the store may end with blanks, which the type does not keep.",
+            };
+            return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail).with_hint("Take varchar."));
         }
         if self.column(&column.name).is_some() {
             return Err(self.column_exists(&column.name));
@@ -306,6 +308,12 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
             if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) || scale > precision =>
         {
             let message = format!("{kind} must have a precision of 1 to {NUMERIC_DIGITS_MAX} and a scale within it");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        SqlType::Exact(Some(digits))
+            if !(1..=exact::PRECISION_MAX).contains(&digits.precision) || !(-1_000..=1_000).contains(&digits.scale) =>
+        {
+            let message = format!("{kind} must have a precision and a scale of at most {}", exact::PRECISION_MAX);
             Err(Error::new(ErrorKind::Invalid, message))
         }
         SqlType::Array(item) => check_type(item.kind()),

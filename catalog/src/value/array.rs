@@ -3,7 +3,7 @@
 //! The text is PostgreSQL's: `{1,2,NULL}`. An item is quoted if it is empty, reads NULL, or contains a blank or a
 //! special character.
 
-use super::{SqlType, Value};
+use super::{SqlType, Value, exact::Digits};
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -34,6 +34,8 @@ pub enum ItemType {
         /// Digits after the point.
         scale: u8,
     },
+    /// `numeric` of any number of digits
+    Exact(Option<Digits>),
     /// `text`
     Text,
     /// `varchar(n)`, n in characters; `None` for `varchar`.
@@ -69,6 +71,7 @@ impl ItemType {
             Self::Float4 => SqlType::Float4,
             Self::Float8 => SqlType::Float8,
             Self::Numeric { precision, scale } => SqlType::Numeric { precision, scale },
+            Self::Exact(digits) => SqlType::Exact(digits),
             Self::Text => SqlType::Text,
             Self::Varchar(length) => SqlType::Varchar(length),
             Self::Bytea => SqlType::Bytea,
@@ -85,7 +88,8 @@ impl ItemType {
 }
 
 impl SqlType {
-    /// The array type with items of this type; `None` for `char(n)` and for arrays, since there is only one dimension.
+    /// The array type with items of this type; `None` for `char(n)`, `name`, and for arrays,
+    /// since there is only one dimension.
     pub fn array(self) -> Option<SqlType> {
         Some(SqlType::Array(match self {
             Self::Bool => ItemType::Bool,
@@ -95,6 +99,7 @@ impl SqlType {
             Self::Float4 => ItemType::Float4,
             Self::Float8 => ItemType::Float8,
             Self::Numeric { precision, scale } => ItemType::Numeric { precision, scale },
+            Self::Exact(digits) => ItemType::Exact(digits),
             Self::Text => ItemType::Text,
             Self::Varchar(length) => ItemType::Varchar(length),
             Self::Bytea => ItemType::Bytea,
@@ -106,7 +111,7 @@ impl SqlType {
             Self::Uuid => ItemType::Uuid,
             Self::Json => ItemType::Json,
             Self::Jsonb => ItemType::Jsonb,
-            Self::Char(_) | Self::Array(_) => return None,
+            Self::Char(_) | Self::Name | Self::Array(_) => return None,
         }))
     }
 }

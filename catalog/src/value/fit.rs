@@ -1,9 +1,10 @@
 //! Fitting a value to its column's type, as PostgreSQL's assignment does: rounding, checking, or refusing it.
 
 use super::{
-    SqlType, Value, array,
+    NAME_BYTES_MAX, SqlType, Value, array,
     calendar::{is_date, is_timestamp},
     clock::is_time,
+    exact::{Digits, Exact},
     interval, text,
 };
 use crate::{Error, ErrorKind, Result};
@@ -59,6 +60,32 @@ impl Value {
             (SqlType::Numeric { precision, scale }, Self::Numeric { unscaled, scale: from }) => {
                 fit_numeric(*unscaled, *from, precision, scale).map(Cow::Owned)
             }
+            (SqlType::Name, Self::Text(text)) => Ok(match cut_name(text) {
+                whole if whole.len() == text.len() => Cow::Borrowed(self),
+                cut => Cow::Owned(Self::Text(cut.to_owned())),
+            }),
+            (SqlType::Numeric { precision, scale }, Self::Exact(exact)) => {
+                let digits = Digits { precision: precision.into(), scale: scale.into() };
+                // `fit` leaves NaN, which no numeric of 38 digits is.
+                let fitted = exact.fit(digits)?.to_i128();
+                let (unscaled, scale) = fitted.ok_or_else(|| {
+                    Error::new(ErrorKind::OutOfRange, format!("{kind} cannot hold NaN in this server"))
+                })?;
+                Ok(Cow::Owned(Self::Numeric { unscaled, scale }))
+            }
+            (SqlType::Exact(None), Self::Exact(_)) => same,
+            (SqlType::Exact(digits), Self::Exact(_) | Self::Int(_) | Self::Numeric { .. }) => {
+                let exact = match self {
+                    Self::Exact(exact) => exact.clone(),
+                    Self::Numeric { unscaled, scale } => Exact::of_i128(*unscaled, *scale),
+                    Self::Int(n) => Exact::of_i128(i128::from(*n), 0),
+                    _ => unreachable!("one of these"),
+                };
+                Ok(Cow::Owned(Self::Exact(match digits {
+                    Some(digits) => exact.fit(digits)?,
+                    None => exact,
+                })))
+            }
             (SqlType::Varchar(Some(length)), Self::Text(text)) => {
                 Ok(cut_varchar(text, length as usize)?.map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut))))
             }
@@ -77,6 +104,11 @@ fn fit_float4(value: f64) -> Result<f64> {
         return Err(Error::new(ErrorKind::OutOfRange, format!("\"{value}\" is out of range for type real")));
     }
     Ok(fitted)
+}
+
+/// The characters of a text that a `name` keeps.
+pub fn cut_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
 /// The text without its trailing blanks, or `None` if it has none; refused if it is too long without them.

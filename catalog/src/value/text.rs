@@ -7,6 +7,7 @@ use super::{
     SqlType, Value, array,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
     clock::{TimeError, parse_time as parse_clock, write_time},
+    exact::Exact,
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
     interval::{Interval, IntervalError},
 };
@@ -29,7 +30,11 @@ impl Value {
             SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => return parse_int(text, kind),
             SqlType::Float4 | SqlType::Float8 => return parse_float(text, kind),
             SqlType::Numeric { precision, scale } => return parse_numeric(text, kind, precision, scale),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Exact(_) => {
+                let exact = Exact::parse(text).ok_or_else(|| bad_syntax(text, SqlType::Exact(None)))??;
+                return Ok(Value::Exact(exact).fit(kind)?.into_owned());
+            }
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 let value = Value::Text(text.to_owned());
                 return Ok(value.fit(kind)?.into_owned());
             }
@@ -52,6 +57,7 @@ impl Value {
             Self::Int(n) => n.to_string(),
             Self::Float(value) => float_text(*value, kind == SqlType::Float4),
             Self::Numeric { unscaled, scale } => numeric_text(*unscaled, *scale),
+            Self::Exact(exact) => exact.to_text(),
             Self::Text(text) => text.clone(),
             Self::Bytes(bytes) => bytes.iter().fold(String::from("\\x"), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");

@@ -2,15 +2,15 @@
 //! overflows.
 //!
 //! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm
-//! ([`statistics`]). Sums of [`intervals`], of [`floats`] in a window's frame and of [`decimals`] with many digits are
-//! ours; all others are DataFusion's own, and only their arguments are widened to decimals first. DataFusion cuts an
-//! average of decimals off; so it computes one digit more than PostgreSQL shows, and [`wrapped`] rounds it away.
+//! ([`statistics`]). Sums of [`intervals`], of [`floats`] in a window's frame and of numerics with many digits, and
+//! averages and statistics of integers and numerics ([`exact`]) are ours; all others are DataFusion's own, and only their
+//! arguments are widened to decimals first.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when
 //! it is widened again, and integers, whose sum is no numeric as a bigint's is, are widened where they are summed
 //! ([`wrapped`]).
 
-use crate::{error::SqlError, types::INTERVAL};
+use crate::{error::SqlError, numeric, types::INTERVAL};
 use arrow::{
     array::{Array, BooleanArray},
     datatypes::{DataType, FieldRef},
@@ -31,14 +31,15 @@ use datafusion::{
         utils::AggregateOrderSensitivity,
     },
 };
-use decimals::DecimalSum;
+use exact::{ExactAggregate, Kind};
 use min_max::MinMax;
 use std::{
     collections::HashSet,
     sync::{Arc, LazyLock},
 };
 
-mod decimals;
+mod array_agg;
+pub(crate) mod exact;
 pub mod floats;
 mod intervals;
 mod min_max;
@@ -49,21 +50,16 @@ mod wrapped;
 pub const FIXED_STATE: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 /// How `sum` sees a bigint: 28 digits leave 10 more for the count of rows.
 const SUMMED_BIGINT: DataType = DataType::Decimal128(28, 0);
-/// Digits after the point with which `avg` sees its argument: DataFusion adds four, of which the last is rounded away,
-/// which leaves PostgreSQL's 16.
-const AVERAGED_SCALE: u8 = 13;
-/// Digits before the point of an integer.
-const INTEGER_DIGITS: u8 = 10;
-/// Digits before the point of a bigint.
-const BIGINT_DIGITS: u8 = 19;
 
 /// Registers `sum`, `avg`, `min`, `max` and statistics, which replace DataFusion's.
 pub fn register(state: &mut SessionState) {
     let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
     let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
+    let listed = AggregateUDF::from(datafusion::functions_aggregate::array_agg::ArrayAgg::default());
     let all = [
         AggregateUDF::from(SumAndAvg { inner: Arc::new(sum), averages: false, signature: open() }),
         AggregateUDF::from(SumAndAvg { inner: Arc::new(avg), averages: true, signature: open() }),
+        AggregateUDF::from(array_agg::ArrayAgg { inner: Arc::new(listed) }),
         AggregateUDF::from(MinMax { inner: Arc::new(min), is_max: false }),
         AggregateUDF::from(MinMax { inner: Arc::new(max), is_max: true }),
     ];
@@ -110,25 +106,16 @@ fn sum_argument(data: &DataType) -> Option<DataType> {
         DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => {
             data.clone()
         }
-        DataType::Time64(_) => data.clone(),
+        DataType::Time64(_) | DataType::LargeBinary => data.clone(),
         _ => return None,
     })
 }
 
 fn avg_argument(data: &DataType) -> Option<DataType> {
     Some(match data {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => {
-            averaged(INTEGER_DIGITS)
-        }
-        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => averaged(BIGINT_DIGITS),
+        data if Kind::Avg.takes(data) => data.clone(),
         DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
-        DataType::Decimal128(precision, scale) => match u8::try_from(*scale) {
-            Ok(scale) if scale < AVERAGED_SCALE && precision - scale + AVERAGED_SCALE <= 38 => {
-                averaged(precision - scale)
-            }
-            _ => data.clone(),
-        },
-        DataType::Decimal256(..) | DataType::Duration(_) | DataType::Interval(_) => data.clone(),
+        DataType::Duration(_) | DataType::Interval(_) => data.clone(),
         DataType::Time64(_) => data.clone(),
         _ => return None,
     })
@@ -137,10 +124,6 @@ fn avg_argument(data: &DataType) -> Option<DataType> {
 /// Whether intervals are summed; a time of day is one, too.
 fn of_intervals(arguments: &[FieldRef]) -> bool {
     matches!(arguments, [argument] if matches!(argument.data_type(), DataType::Interval(_) | DataType::Time64(_)))
-}
-
-fn averaged(digits: u8) -> DataType {
-    DataType::Decimal128(digits + AVERAGED_SCALE, 13)
 }
 
 /// DataFusion's aggregate over widened arguments.
@@ -177,10 +160,14 @@ impl SumAndAvg {
         move |inner| if types.is_none() { inner } else { Box::new(wrapped::One::new(inner, types)) }
     }
 
-    /// What is made of a sum that DataFusion's accumulators may get wrong; `None` for others.
-    fn decimal_sum(&self, arguments: &AccumulatorArgs<'_>) -> Option<DecimalSum> {
-        let sum = || DecimalSum::of(arguments.expr_fields, arguments.return_field.data_type());
-        if arguments.is_distinct || self.averages { None } else { sum() }
+    fn kind(&self) -> Kind {
+        if self.averages { Kind::Avg } else { Kind::Sum }
+    }
+
+    /// The aggregate of numbers that are summed exactly here; `None` for others.
+    fn exact(&self, arguments: &[FieldRef], distinct: bool) -> Option<ExactAggregate> {
+        let [argument] = arguments else { return None };
+        self.kind().takes(argument.data_type()).then(|| ExactAggregate { kind: self.kind(), distinct })
     }
 
     /// The types of DataFusion's accumulator: of its argument and of its result.
@@ -189,7 +176,7 @@ impl SumAndAvg {
             arguments.expr_fields.iter().map(|field| (field.data_type(), wrapped::summed(field.data_type())));
         let given = given.find(|(before, after)| *before != after).map(|(_, after)| after);
         let returns = arguments.return_field.data_type();
-        let output = (self.averages || *returns == DataType::Float32).then(|| returns.clone());
+        let output = (*returns == DataType::Float32).then(|| returns.clone());
         wrapped::Types { given, output, floats: returns.is_floating() }
     }
 }
@@ -219,10 +206,12 @@ impl AggregateUDFImpl for SumAndAvg {
         if matches!(arguments, [DataType::Interval(_) | DataType::Time64(_)]) {
             return Ok(INTERVAL);
         }
+        if matches!(arguments, [argument] if self.kind().takes(argument)) {
+            return Ok(numeric::EXACT);
+        }
         let inner = self.inner.return_type(&arguments.iter().map(wrapped::summed).collect::<Vec<_>>())?;
         Ok(match arguments {
-            _ if self.averages => wrapped::client_type(&inner),
-            [DataType::Float32] => DataType::Float32,
+            [DataType::Float32] if !self.averages => DataType::Float32,
             _ => inner,
         })
     }
@@ -237,8 +226,8 @@ impl AggregateUDFImpl for SumAndAvg {
             }
             return Ok(Box::new(intervals::Intervals::new(self.averages)));
         }
-        if let Some(sum) = self.decimal_sum(&arguments) {
-            return Ok(sum.one());
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return Ok(exact.one());
         }
         let around = self.around(&arguments);
         Ok(around(self.within(arguments, AggregateUDF::accumulator)?))
@@ -247,9 +236,8 @@ impl AggregateUDFImpl for SumAndAvg {
         if of_intervals(arguments.input_fields) {
             return Ok(intervals::state(arguments.name));
         }
-        let sum = DecimalSum::of(arguments.input_fields, arguments.return_field.data_type());
-        if let Some(sum) = sum.filter(|_| !arguments.is_distinct && !self.averages) {
-            return Ok(sum.state_fields(arguments.name));
+        if let Some(exact) = self.exact(arguments.input_fields, arguments.is_distinct) {
+            return Ok(exact.state_fields(arguments.name));
         }
         if *arguments.return_field.data_type() == DataType::Float32 {
             let as_doubles = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
@@ -260,8 +248,8 @@ impl AggregateUDFImpl for SumAndAvg {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        if self.decimal_sum(&arguments).is_some() {
-            return true;
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return !exact.distinct;
         }
         !of_intervals(arguments.expr_fields)
             && self
@@ -269,15 +257,15 @@ impl AggregateUDFImpl for SumAndAvg {
                 .unwrap_or(false)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        if let Some(sum) = self.decimal_sum(&arguments) {
-            return Ok(sum.many());
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return Ok(exact.many());
         }
         let types = self.types(&arguments);
         let inner = self.within(arguments, AggregateUDF::create_groups_accumulator)?;
         Ok(if types.is_none() { inner } else { Box::new(wrapped::Many::new(inner, types)) })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if of_intervals(arguments.expr_fields) || self.decimal_sum(&arguments).is_some() {
+        if of_intervals(arguments.expr_fields) || self.exact(arguments.expr_fields, arguments.is_distinct).is_some() {
             return self.accumulator(arguments);
         }
         let around = self.around(&arguments);

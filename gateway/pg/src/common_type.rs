@@ -13,9 +13,14 @@
 //! | comparisons, IN, BETWEEN, CASE, functions | [`literals`](crate::plan::literals) | [`of_exprs`]: the one type of the others |
 //! | arguments of `coalesce` and its kin, when types are coerced | [`same_type`](crate::functions::same_type) | [`arguments`] |
 //!
-//! Where a type is a `numeric` with a precision, the literal keeps the digits that it has ([`literal_type`]).
+//! Where a type is a `numeric` with a precision, the literal keeps the digits that it has ([`literal_type`]). Numbers of
+//! several types have one together by [`of_numbers`]: a float, to which numerics give way, or the form of a numeric that
+//! has the digits of all ([`numeric`]).
 
-use crate::types::{self, is_text};
+use crate::{
+    numeric,
+    types::{self, is_text},
+};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
     common::DFSchema,
@@ -40,12 +45,12 @@ pub(crate) fn is_unknown(expr: &Expr) -> bool {
 pub(crate) fn needs_cast(data: &DataType) -> bool {
     matches!(data, DataType::FixedSizeBinary(_) | DataType::Binary | DataType::Boolean | DataType::UInt32)
         || data.is_temporal()
-        || data.is_numeric()
+        || numeric::is_number(data)
         || matches!(data, DataType::List(_))
 }
 
 /// The type of a quoted text beside a value of a type: a `numeric` with all the digits that the text has.
-fn literal_type(literal: &Expr, data: &DataType) -> DataType {
+pub(crate) fn literal_type(literal: &Expr, data: &DataType) -> DataType {
     let (DataType::Decimal128(precision, scale), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) = (data, literal)
     else {
         return data.clone();
@@ -55,14 +60,13 @@ fn literal_type(literal: &Expr, data: &DataType) -> DataType {
         whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'-' || byte == b'+');
     let has = |count: usize| i8::try_from(count).unwrap_or(i8::MAX);
     let before = i8::try_from(*precision).unwrap_or(i8::MAX) - scale;
-    match is_plain {
-        true if has(fraction.len()) <= *scale && has(whole.len()) <= before => data.clone(),
-        true => {
-            let most = i8::try_from(types::NUMERIC_PRECISION).unwrap_or(i8::MAX);
-            let scale = has(fraction.len()).max(*scale).min((most - has(whole.len()).max(before)).max(0));
-            DataType::Decimal128(types::NUMERIC_PRECISION, scale)
-        }
-        false => types::without_digits(data),
+    if is_plain && has(fraction.len()) <= *scale && has(whole.len()) <= before {
+        return data.clone();
+    }
+    let digits = |count: usize| i32::try_from(count).unwrap_or(i32::MAX / 2);
+    match numeric::with_digits(digits(whole.len()).max(before.into()), digits(fraction.len()).max((*scale).into())) {
+        wider @ DataType::Decimal128(..) if is_plain => wider,
+        _ => numeric::EXACT,
     }
 }
 
@@ -134,23 +138,61 @@ pub(crate) fn first_known(arguments: &[Expr], schema: &DFSchema) -> Option<Field
     })
 }
 
-/// A number with a point keeps its digits beside a `numeric`: as a float it would not equal what is stored.
-pub(crate) fn exact_decimal(side: &mut Expr, data: &DataType) {
-    if let (DataType::Decimal128(..), Expr::Literal(literal @ ScalarValue::Float64(Some(_)), _)) = (data, side)
-        && let Some(decimal) = decimal(literal)
+/// A numeric as a double, as which PostgreSQL takes it beside one: a literal as the double that it is the text of.
+pub(crate) fn as_double(expr: Expr) -> Expr {
+    if let Expr::Literal(literal, metadata) = &expr
+        && let Ok(double) = numeric::cast::convert_scalar(literal, &DataType::Float64)
     {
-        *literal = decimal;
+        return Expr::Literal(double, metadata.clone());
+    }
+    Expr::Cast(Cast::new(Box::new(expr), DataType::Float64))
+}
+
+/// The type that values of several types of numbers have together: of a CASE, of a column of several queries. `None`
+/// where there are other types, or one alone.
+pub(crate) fn of_numbers<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
+    let mut common: Option<DataType> = None;
+    let mut differ = false;
+    for data in types.into_iter().filter(|data| !data.is_null()) {
+        if !numeric::is_number(data) {
+            return None;
+        }
+        common = Some(match common {
+            None => data.clone(),
+            Some(known) if known == *data => known,
+            Some(known) => {
+                differ = true;
+                united(&known, data)
+            }
+        });
+    }
+    common.filter(|_| differ)
+}
+
+fn united(left: &DataType, right: &DataType) -> DataType {
+    match (left, right) {
+        (DataType::Float64, _) | (_, DataType::Float64) => DataType::Float64,
+        (float, other) | (other, float) if float.is_floating() => {
+            if other.is_floating() {
+                float.clone()
+            } else {
+                DataType::Float64
+            }
+        }
+        (left, right) if left.is_integer() && right.is_integer() => {
+            if left.primitive_width() >= right.primitive_width() { left.clone() } else { right.clone() }
+        }
+        (left, right) => numeric::united(left, right),
     }
 }
 
-fn decimal(literal: &ScalarValue) -> Option<ScalarValue> {
-    let ScalarValue::Float64(Some(float)) = literal else { return None };
-    let text = float.is_finite().then(|| float.to_string())?;
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let (digits, scale) = (whole.len() + fraction.len(), fraction.len());
-    let precision = u8::try_from(digits).ok().filter(|digits| *digits <= types::NUMERIC_PRECISION)?;
-    Some(ScalarValue::Decimal128(Some(unscaled), precision, i8::try_from(scale).ok()?))
+/// An expression as one of a type of numbers.
+pub(crate) fn as_number(expr: Expr, from: &DataType, to: &DataType) -> Expr {
+    match (from, to) {
+        (from, to) if from == to => expr,
+        (from, DataType::Float64) if numeric::is_numeric(from) => as_double(expr),
+        _ => Expr::Cast(Cast::new(Box::new(expr), to.clone())),
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +209,7 @@ mod tests {
             expected.assert_eq(&beside(text, &other, &DFSchema::empty()).to_string());
         };
         check("1", DataType::Int32, expect![[r#"CAST(Utf8("1") AS Int32)"#]]);
-        check("1.255", DataType::Decimal128(4, 2), expect![[r#"CAST(Utf8("1.255") AS Decimal128(38, 3))"#]]);
+        check("1.255", DataType::Decimal128(4, 2), expect![[r#"CAST(Utf8("1.255") AS Decimal128(5, 3))"#]]);
         check("1.2", DataType::Decimal128(4, 2), expect![[r#"CAST(Utf8("1.2") AS Decimal128(4, 2))"#]]);
         check("a", DataType::Utf8View, expect![[r#"Utf8("a")"#]]);
         check("{1}", types::list_of(DataType::Int32), expect![[r#"CAST(Utf8("{1}") AS List(Int32))"#]]);

@@ -110,6 +110,10 @@ states! {
     READ_ONLY_SQL_TRANSACTION = "25006";
     /// A statement that needs a transaction block, outside of one.
     NO_ACTIVE_SQL_TRANSACTION = "25P01";
+    /// A percentage of TABLESAMPLE that is none.
+    INVALID_TABLESAMPLE_ARGUMENT = "2202H";
+    /// Sessions that wait for each other.
+    DEADLOCK_DETECTED = "40P01";
     /// A lock that another transaction holds, under NOWAIT or past `lock_timeout`.
     LOCK_NOT_AVAILABLE = "55P03";
     /// A setting that is read-only.

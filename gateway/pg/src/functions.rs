@@ -31,6 +31,8 @@ pub mod formatting;
 pub mod json;
 pub mod lists;
 pub mod numbers;
+pub mod numeric;
+mod percentiles;
 pub mod planned;
 pub(crate) mod same_type;
 pub mod scalar_function;
@@ -51,6 +53,14 @@ pub const VOLATILE: &[&str] = &[
     "has_table_privilege",
     "lastval",
     "nextval",
+    "pg_advisory_lock",
+    "pg_advisory_lock_shared",
+    "pg_advisory_unlock",
+    "pg_advisory_unlock_all",
+    "pg_advisory_unlock_shared",
+    "pg_advisory_xact_lock",
+    "pg_advisory_xact_lock_shared",
+    "pg_blocking_pids",
     "pg_cancel_backend",
     "pg_notification_queue_usage",
     "pg_notify",
@@ -58,6 +68,10 @@ pub const VOLATILE: &[&str] = &[
     "pg_sleep_for",
     "pg_sleep_until",
     "pg_terminate_backend",
+    "pg_try_advisory_lock",
+    "pg_try_advisory_lock_shared",
+    "pg_try_advisory_xact_lock",
+    "pg_try_advisory_xact_lock_shared",
     "rand",
     "random",
     "set_config",
@@ -71,12 +85,17 @@ pub fn text_of(value: &ScalarValue) -> Option<String> {
     match value {
         ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text) => text.clone(),
         other if other.is_null() => None,
+        ScalarValue::LargeBinary(Some(bytes)) => Some(crate::numeric::text(bytes)),
         other => Some(other.to_string()),
     }
 }
 
 /// The whole number of a value, or of its text; `None` for NULL and for other values.
 pub fn int_of(value: &ScalarValue) -> Option<i64> {
+    if crate::numeric::is_exact(&value.data_type()) {
+        let whole = crate::numeric::cast::convert_scalar(value, &DataType::Int64).ok()?;
+        return int_of(&whole);
+    }
     match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(int)) => int,
         _ => None,
@@ -105,7 +124,7 @@ pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
 
 fn shown_type(data: &DataType) -> String {
     match types::sql_type(&Field::new("", data.clone(), true)) {
-        Some(keyspan_catalog::SqlType::Numeric { .. }) => "numeric".into(),
+        Some(keyspan_catalog::SqlType::Numeric { .. } | keyspan_catalog::SqlType::Exact(_)) => "numeric".into(),
         Some(kind) => types::type_name(kind),
         None if data.is_null() => "unknown".into(),
         None => types::pg_type(&Field::new("", data.clone(), true)).name().to_owned(),
@@ -151,8 +170,11 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
+    replace(state, percentiles::functions());
     let checked = float_errors::functions(state);
     replace(state, checked);
+    let overloaded = numeric::functions(state);
+    replace(state, overloaded);
     let bounded = bounded::functions(state);
     replace(state, bounded);
     let wrapped = same_type::functions(state);

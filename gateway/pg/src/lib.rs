@@ -16,6 +16,7 @@ pub mod fields;
 pub mod functions;
 pub mod ident;
 pub mod names;
+pub mod numeric;
 pub mod statement_time;
 pub mod types;
 pub mod version;
@@ -26,4 +27,5 @@ pub mod plan;
 pub mod syntax;
 #[cfg(test)]
 mod testing;
+pub mod windows;
 pub mod workarounds;

@@ -5,8 +5,12 @@
 //! jsonb, varchar, oid, name …) the field's metadata says under [`TYPE_KEY`] how PostgreSQL calls it. Text is
 //! `Utf8View` everywhere, `timestamptz` is microseconds in [`UTC`].
 
+use crate::numeric;
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use keyspan_catalog::{SqlType, value::array::ItemType};
+use keyspan_catalog::{
+    SqlType,
+    value::{array::ItemType, exact::Digits},
+};
 use pgwire::api::Type;
 use std::{collections::HashMap, sync::Arc};
 use tokio_postgres::types::Kind;
@@ -19,10 +23,8 @@ pub use scalar::{scalar_of_value, value_of_scalar};
 pub const TYPE_KEY: &str = "keyspan.type";
 /// The zone of every `timestamptz`, as Arrow wants it.
 pub const UTC: &str = "+00:00";
-/// Digits of a `numeric` without precision: all that fit.
+/// Digits of a numeric that Arrow has in 128 bits, at most.
 pub const NUMERIC_PRECISION: u8 = 38;
-/// Digits after the point of a `numeric` without precision.
-pub const NUMERIC_SCALE: i8 = 10;
 
 /// The Arrow type of `timestamptz`.
 pub fn timestamptz() -> DataType {
@@ -50,7 +52,10 @@ pub fn data_type(kind: SqlType) -> DataType {
         SqlType::Numeric { precision, scale } => {
             DataType::Decimal128(precision, i8::try_from(scale).unwrap_or(i8::MAX))
         }
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => DataType::Utf8View,
+        SqlType::Exact(_) => numeric::EXACT,
+        SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            DataType::Utf8View
+        }
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Time => TIME,
@@ -62,17 +67,9 @@ pub fn data_type(kind: SqlType) -> DataType {
     }
 }
 
-/// A `numeric` that says nothing of its digits, where a type is a `numeric`: with more of them behind the point, as far
-/// as none before it is lost.
+/// A `numeric` that says nothing of its digits, where a type is a `numeric`.
 pub fn without_digits(data: &DataType) -> DataType {
-    match data {
-        DataType::Decimal128(precision, scale) => {
-            let whole = i32::from(*precision) - i32::from(*scale);
-            let room = i8::try_from(i32::from(NUMERIC_PRECISION) - whole).unwrap_or(NUMERIC_SCALE);
-            DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE.max(*scale).min(room))
-        }
-        other => other.clone(),
-    }
+    if numeric::is_numeric(data) { numeric::EXACT } else { data.clone() }
 }
 
 /// The Arrow type of arrays. Their items bear no name of a type, since types of Arrow with names and without are not
@@ -85,10 +82,16 @@ pub fn list_of(item: DataType) -> DataType {
 pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
     let field = Field::new(name, data_type(kind), nullable);
     match kind {
-        SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Varchar(_) | SqlType::Char(_) => {
+        SqlType::Uuid
+        | SqlType::Json
+        | SqlType::Jsonb
+        | SqlType::Name
+        | SqlType::Varchar(_)
+        | SqlType::Char(_)
+        | SqlType::Exact(Some(_)) => named(field, &type_name(kind)),
+        SqlType::Array(ItemType::Json | ItemType::Jsonb | ItemType::Varchar(_) | ItemType::Exact(Some(_))) => {
             named(field, &type_name(kind))
         }
-        SqlType::Array(ItemType::Json | ItemType::Jsonb | ItemType::Varchar(_)) => named(field, &type_name(kind)),
         _ => field,
     }
 }
@@ -96,6 +99,13 @@ pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
 /// A field whose type PostgreSQL calls `name`.
 pub fn named(field: Field, name: &str) -> Field {
     field.with_metadata(HashMap::from([(TYPE_KEY.to_owned(), name.to_owned())]))
+}
+
+/// The digits of a numeric of the exact form, which its field names if it has any.
+pub fn exact_digits(field: &Field) -> Option<Digits> {
+    let name = field.metadata().get(TYPE_KEY)?;
+    let (precision, scale) = name.strip_prefix("numeric(")?.strip_suffix(')')?.split_once(',')?;
+    Some(Digits { precision: precision.parse().ok()?, scale: scale.parse().ok()? })
 }
 
 /// Whether a type is `int2vector` or `oidvector`: lists whose items are counted from 0.
@@ -120,6 +130,14 @@ fn item_name(field: &Field) -> Option<&str> {
     let name = field.metadata().get(TYPE_KEY)?;
     // A cast leaves the name of the type that its argument had.
     name.strip_suffix("[]").filter(|_| is_list(field.data_type()))
+}
+
+/// The field of an array of values of an argument under the name of their type, where Arrow's type does not tell it.
+pub fn array_named_after(array: &Field, argument: &Field) -> Option<Field> {
+    let name = argument.metadata().get(TYPE_KEY)?;
+    let known = matches!(name.as_str(), "name" | "uuid" | "json" | "jsonb") || name.starts_with("character varying");
+    let is_own = is_text(argument.data_type()) || matches!(argument.data_type(), DataType::FixedSizeBinary(_));
+    (known && is_own && is_list(array.data_type())).then(|| named(array.clone(), &format!("{name}[]")))
 }
 
 /// The field of the items of an array, under the name of their type, where the array's field says it.
@@ -148,6 +166,9 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         // An array of NULLs alone is one of texts.
         return if item.data_type().is_null() { SqlType::Text.array() } else { sql_type(&item)?.array() };
     }
+    if numeric::is_exact(field.data_type()) {
+        return Some(SqlType::Exact(exact_digits(field)));
+    }
     if let Some(name) = field.metadata().get(TYPE_KEY).filter(|name| !name.ends_with("[]")) {
         let length = name.strip_prefix("character varying(").and_then(|rest| rest.strip_suffix(')'));
         if let Some(length) = char_length(field) {
@@ -157,6 +178,7 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
             ("uuid", _) => Some(SqlType::Uuid),
             ("json", _) => Some(SqlType::Json),
             ("jsonb", _) => Some(SqlType::Jsonb),
+            ("name", _) => Some(SqlType::Name),
             ("character varying", _) => Some(SqlType::Varchar(None)),
             (_, Some(length)) => length.parse().ok().map(|length| SqlType::Varchar(Some(length))),
             _ => None,
@@ -173,8 +195,11 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Decimal128(precision, scale) => {
             SqlType::Numeric { precision: *precision, scale: u8::try_from(*scale).ok()? }
         }
+        DataType::Decimal256(precision, scale) => {
+            SqlType::Exact(Some(Digits { precision: (*precision).into(), scale: (*scale).into() }))
+        }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => SqlType::Text,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
+        DataType::Binary | DataType::BinaryView => SqlType::Bytea,
         DataType::FixedSizeBinary(16) => SqlType::Uuid,
         DataType::Date32 => SqlType::Date,
         DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
@@ -195,7 +220,10 @@ pub fn type_name(kind: SqlType) -> String {
         SqlType::Float4 => "real".into(),
         SqlType::Float8 => "double precision".into(),
         SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
+        SqlType::Exact(None) => "numeric".into(),
+        SqlType::Exact(Some(Digits { precision, scale })) => format!("numeric({precision},{scale})"),
         SqlType::Text => "text".into(),
+        SqlType::Name => "name".into(),
         SqlType::Varchar(None) => "character varying".into(),
         SqlType::Varchar(Some(length)) => format!("character varying({length})"),
         SqlType::Char(length) => format!("character({length})"),
@@ -221,8 +249,9 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Int8 => Type::INT8,
         SqlType::Float4 => Type::FLOAT4,
         SqlType::Float8 => Type::FLOAT8,
-        SqlType::Numeric { .. } => Type::NUMERIC,
+        SqlType::Numeric { .. } | SqlType::Exact(_) => Type::NUMERIC,
         SqlType::Text => Type::TEXT,
+        SqlType::Name => Type::NAME,
         SqlType::Varchar(_) => Type::VARCHAR,
         SqlType::Char(_) => Type::BPCHAR,
         SqlType::Bytea => Type::BYTEA,
@@ -247,6 +276,10 @@ pub fn type_modifier(kind: SqlType) -> i32 {
             i32::try_from(length).map_or(-1, |length| length.saturating_add(HEADER))
         }
         SqlType::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + HEADER,
+        // A negative scale has 11 bits.
+        SqlType::Exact(Some(Digits { precision, scale })) => {
+            ((i32::from(precision) << 16) | (i32::from(scale) & 0x7ff)) + HEADER
+        }
         SqlType::Array(item) => type_modifier(item.kind()),
         _ => -1,
     }
@@ -259,7 +292,7 @@ pub fn pg_type(field: &Field) -> Type {
     if let (Some(_), Some(item)) = (item_name(field), item_field(field)) {
         return array_of(&pg_type(&item));
     }
-    let other = data.is_numeric() || data.is_temporal() || *data == DataType::Boolean;
+    let other = numeric::is_number(data) || data.is_temporal() || *data == DataType::Boolean;
     let named = field.metadata().get(TYPE_KEY).map(String::as_str).filter(|name| !other || *name == "oid");
     match named {
         Some("uuid") => return Type::UUID,
@@ -285,12 +318,10 @@ fn pg_type_of_data(data: &DataType) -> Type {
         DataType::Int32 | DataType::UInt16 => Type::INT4,
         DataType::Int64 | DataType::UInt64 => Type::INT8,
         DataType::UInt32 => Type::OID,
-        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
-            Type::NUMERIC
-        }
+        data if numeric::is_numeric(data) => Type::NUMERIC,
         DataType::Float16 | DataType::Float32 => Type::FLOAT4,
         DataType::Float64 => Type::FLOAT8,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Type::BYTEA,
+        DataType::Binary | DataType::BinaryView => Type::BYTEA,
         DataType::FixedSizeBinary(16) => Type::UUID,
         DataType::FixedSizeBinary(_) => Type::BYTEA,
         DataType::Date32 | DataType::Date64 => Type::DATE,
@@ -345,7 +376,7 @@ pub fn parameter_type(declared: &Type) -> Option<DataType> {
         Type::OID | Type::REGCLASS | Type::REGTYPE => DataType::UInt32,
         Type::FLOAT4 => DataType::Float32,
         Type::FLOAT8 => DataType::Float64,
-        Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
+        Type::NUMERIC => numeric::EXACT,
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR | Type::JSON | Type::JSONB => {
             DataType::Utf8View
         }

@@ -1,8 +1,7 @@
 //! Checks sqlparser's trees for clauses that are not supported, and rewrites what DataFusion knows in another form
 //! only.
 //!
-//! DataFusion's planner ignores clauses that it does not know (`FOR UPDATE`, `TABLESAMPLE`, versions of tables): they
-//! are 0A000 here.
+//! DataFusion's planner ignores clauses that it does not know (`FOR UPDATE`, versions of tables): they are 0A000 here.
 
 use crate::locking::{check_nested, nested};
 use datafusion::sql::sqlparser::{
@@ -15,6 +14,8 @@ use datafusion::sql::sqlparser::{
 use keyspan_pg::{
     error::{Result, SqlError},
     ident::fold,
+    plan::with_ties::WITH_TIES,
+    syntax::build::call,
 };
 use std::ops::ControlFlow;
 
@@ -94,9 +95,8 @@ impl Visitor for Refusal {
 
     fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<SqlError> {
         step(match table {
-            TableFactor::Table { with_hints, version, partitions, json_path, sample, index_hints, .. } => refuse(&[
+            TableFactor::Table { with_hints, version, partitions, json_path, index_hints, .. } => refuse(&[
                 (version.as_ref().is_some_and(|of| !matches!(of, TableVersion::ForSystemTimeAsOf(_))), "AS OF"),
-                (sample.is_some(), "TABLESAMPLE"),
                 (!with_hints.is_empty() || !index_hints.is_empty(), "a hint"),
                 (!partitions.is_empty() || json_path.is_some(), "a part of a table"),
             ]),
@@ -111,14 +111,19 @@ struct Rewrite;
 impl VisitorMut for Rewrite {
     type Break = SqlError;
 
-    /// `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+    /// `FETCH FIRST n ROWS ONLY` is `LIMIT n`; with ties the number is marked.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         let Some(fetch) = query.fetch.take() else { return ControlFlow::Continue(()) };
-        if fetch.with_ties || fetch.percent {
-            return ControlFlow::Break(SqlError::unsupported("FETCH WITH TIES or PERCENT"));
+        if fetch.percent {
+            return ControlFlow::Break(SqlError::unsupported("FETCH … PERCENT"));
+        }
+        if fetch.with_ties && query.order_by.is_none() {
+            let message = "WITH TIES cannot be specified without ORDER BY clause";
+            return ControlFlow::Break(SqlError::syntax(message));
         }
         let one = || Expr::Value(ValueWithSpan { value: Value::Number("1".into(), false), span: Span::empty() });
-        let count = Some(fetch.quantity.unwrap_or_else(one));
+        let count = fetch.quantity.unwrap_or_else(one);
+        let count = Some(if fetch.with_ties { call(WITH_TIES, [count]) } else { count });
         match &mut query.limit_clause {
             None => {
                 query.limit_clause = Some(LimitClause::LimitOffset { limit: count, offset: None, limit_by: vec![] })

@@ -7,7 +7,10 @@ use crate::{
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::ast::Query;
-use keyspan_pg::{error::Result, syntax::build::select_from};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    syntax::build::select_from,
+};
 
 /// A query that may not lock rows.
 pub(crate) fn parse_query(tokens: &mut TokenReader<'_>) -> Result<Box<Query>> {
@@ -34,6 +37,11 @@ pub(crate) fn read(tokens: &mut TokenReader<'_>) -> Result<(Box<Query>, AsOfClau
     for lock in [&["for", "update"][..], &["for", "share"], &["for", "no", "key"], &["for", "key", "share"]] {
         if tokens.contains(lock) {
             return Err(nested());
+        }
+    }
+    for frame in [&["exclude", "current", "row"][..], &["exclude", "group"], &["exclude", "ties"]] {
+        if tokens.contains(frame) {
+            return Err(SqlError::unsupported(format!("{} in the frame of a window", frame.join(" ").to_uppercase())));
         }
     }
     let query = if tokens.words("table") {

@@ -5,14 +5,15 @@ use datafusion::sql::sqlparser::{
     ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo},
     tokenizer::Token,
 };
-use keyspan_catalog::SqlType;
+use keyspan_catalog::{
+    SqlType,
+    value::exact::{Digits, PRECISION_MAX},
+};
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
     types::type_name,
 };
 
-/// The most digits of a `numeric`.
-const NUMERIC_DIGITS_MAX: u64 = 38;
 /// The most characters of a `varchar(n)`: PostgreSQL's limit.
 const VARCHAR_MAX: u64 = 10_485_760;
 
@@ -98,7 +99,8 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "bytea" => Ok(SqlType::Bytea),
         "timestamp" => Ok(SqlType::Timestamp),
         "varchar" => Ok(SqlType::Varchar(None)),
-        "bpchar" | "name" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
+        "name" => Ok(SqlType::Name),
+        "bpchar" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
             Err(SqlError::unsupported(format!("type {name}")))
         }
         _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
@@ -119,23 +121,26 @@ fn array(item: SqlType) -> Result<SqlType> {
 
 fn numeric(digits: &ExactNumberInfo) -> Result<SqlType> {
     let (precision, scale) = match digits {
-        ExactNumberInfo::None => {
-            return Err(SqlError::unsupported("numeric without a precision")
-                .with_hint("Give the digits in all and those after the point: numeric(20, 4)."));
-        }
+        ExactNumberInfo::None => return Ok(SqlType::Exact(None)),
         ExactNumberInfo::Precision(precision) => (*precision, 0),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
     };
-    if !(1..=NUMERIC_DIGITS_MAX).contains(&precision) {
-        let message = format!("NUMERIC precision {precision} must be between 1 and {NUMERIC_DIGITS_MAX}");
+    let bounds = 1..=u64::from(PRECISION_MAX);
+    if !bounds.contains(&precision) {
+        let message = format!("NUMERIC precision {precision} must be between 1 and {PRECISION_MAX}");
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
-    let fits = u8::try_from(scale).ok().filter(|_| scale >= 0 && scale.unsigned_abs() <= precision);
-    let (Ok(precision), Some(scale)) = (u8::try_from(precision), fits) else {
-        let message = format!("NUMERIC scale {scale} must be between 0 and precision {precision}");
+    if scale.unsigned_abs() > u64::from(PRECISION_MAX) {
+        let message = format!("NUMERIC scale {scale} must be between -{PRECISION_MAX} and {PRECISION_MAX}");
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    };
-    Ok(SqlType::Numeric { precision, scale })
+    }
+    let small = u8::try_from(precision).ok().zip(u8::try_from(scale).ok());
+    if let Some((precision, scale)) = small.filter(|(precision, scale)| *precision <= 38 && scale <= precision) {
+        return Ok(SqlType::Numeric { precision, scale });
+    }
+    // Both were checked.
+    let digits = u16::try_from(precision).ok().zip(i16::try_from(scale).ok());
+    Ok(SqlType::Exact(digits.map(|(precision, scale)| Digits { precision, scale })))
 }
 
 fn varchar_length(length: Option<&CharacterLength>) -> Result<Option<u32>> {

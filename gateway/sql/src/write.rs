@@ -16,9 +16,11 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, UpdateTableFromKind,
 };
 use keyspan_pg::{
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
     ident::{fold, quoted},
     names::RelationName,
+    plan::materialized::calls_volatile,
+    syntax::build::parsed_expr,
 };
 
 /// The `ON CONFLICT` clause of an `INSERT`.
@@ -189,22 +191,84 @@ pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
     }
 }
 
+/// The values of `SET (a, b) = …`: of a row, or of a query's only row.
+///
+/// # Errors
+/// 42601 for another number of values; 0A000 for something else, and for a query that might give each column another
+/// row.
+fn row_values(value: &Expr, columns: usize) -> Result<Vec<Expr>> {
+    let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+    let values: Vec<Expr> = match value {
+        Expr::Tuple(values) => values.clone(),
+        Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
+            let ast::FunctionArguments::List(list) = &function.args else { return Err(SqlError::unsupported(message)) };
+            let value = |argument: &ast::FunctionArg| match argument {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            };
+            let values = list.args.iter().map(value).collect::<Option<Vec<_>>>();
+            values.ok_or_else(|| SqlError::unsupported(message))?
+        }
+        Expr::Subquery(query) => return query_values(query, columns),
+        _ => return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)),
+    };
+    if values.len() != columns {
+        return Err(SqlError::syntax("number of columns does not match number of values"));
+    }
+    Ok(values)
+}
+
+/// The columns of a query as a subquery each, which find the same row.
+fn query_values(query: &ast::Query, columns: usize) -> Result<Vec<Expr>> {
+    let names: Vec<String> = (1..=columns).map(|at| format!("c{at}")).collect();
+    let is_drawn = calls_volatile(query);
+    let cut = (query.limit_clause.is_some() || query.fetch.is_some()) && query.order_by.is_none();
+    if is_drawn || cut {
+        return Err(SqlError::unsupported("SET of several columns to a query that may give each another row"));
+    }
+    let one = |name: &String| {
+        // The list of items alone is taken apart, so that names of the statement's table stay in reach.
+        let mut query = query.clone();
+        if let ast::SetExpr::Select(select) = query.body.as_mut()
+            && select.distinct.is_none()
+            && query.order_by.is_none()
+            && select
+                .projection
+                .iter()
+                .all(|item| matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }))
+        {
+            if select.projection.len() != columns {
+                return Err(SqlError::syntax("number of columns does not match number of values"));
+            }
+            let at = names.iter().position(|known| known == name).unwrap_or_default();
+            let item = select.projection.swap_remove(at);
+            select.projection = vec![item];
+            return Ok(Expr::Subquery(Box::new(query)));
+        }
+        parsed_expr(&format!("(SELECT {name} FROM ({query}) AS assigned ({}))", names.join(", ")))
+    };
+    names.iter().map(one).collect()
+}
+
 /// The columns of `SET` with their values.
 ///
 /// # Errors
-/// 0A000 for a target of several columns, 42601 for a column twice.
+/// 0A000 for a target that is no column, 42601 for a column twice, and for another number of values than columns.
 pub fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(String, Expr)>> {
     let mut all: Vec<(String, Expr)> = Vec::with_capacity(assignments.len());
     for assignment in assignments {
-        let ast::AssignmentTarget::ColumnName(ObjectName(parts)) = &assignment.target else {
-            return Err(SqlError::unsupported("SET of several columns at once"));
+        let (targets, values) = match &assignment.target {
+            ast::AssignmentTarget::ColumnName(name) => (std::slice::from_ref(name), vec![assignment.value.clone()]),
+            ast::AssignmentTarget::Tuple(names) => (names.as_slice(), row_values(&assignment.value, names.len())?),
         };
-        let [part] = parts.as_slice() else { return Err(SqlError::unsupported("a qualified column in SET")) };
-        let name = part.as_ident().map(fold).ok_or_else(|| SqlError::unsupported("this target of SET"))?;
-        if all.iter().any(|(other, _)| *other == name) {
-            return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")));
+        for (ObjectName(parts), value) in targets.iter().zip(values) {
+            let [part] = parts.as_slice() else { return Err(SqlError::unsupported("a qualified column in SET")) };
+            let name = part.as_ident().map(fold).ok_or_else(|| SqlError::unsupported("this target of SET"))?;
+            if all.iter().any(|(other, _)| *other == name) {
+                return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")));
+            }
+            all.push((name, value));
         }
-        all.push((name, assignment.value.clone()));
     }
     Ok(all)
 }

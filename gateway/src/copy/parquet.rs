@@ -11,6 +11,7 @@ use crate::{
     instance::Instance,
     pg::{
         error::{Result, SqlError, SqlState},
+        numeric,
         plan::casts::convert,
         types,
     },
@@ -195,17 +196,22 @@ pub async fn to_parquet(
     sent.and(written)
 }
 
-/// The columns of a file: intervals, for which Parquet has no type that holds all of them, are texts there.
+/// The columns of a file: intervals, and numerics without digits or with more than 38, for which Parquet has no type that
+/// holds all of them, are texts there.
 fn portable(schema: &SchemaRef) -> SchemaRef {
     let field = |field: &FieldRef| match field.data_type() {
-        DataType::Interval(_) => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
-        DataType::List(item) if matches!(item.data_type(), DataType::Interval(_)) => {
+        data if is_text_in_files(data) => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        DataType::List(item) if is_text_in_files(item.data_type()) => {
             Arc::new(field.as_ref().clone().with_data_type(types::list_of(DataType::Utf8View)))
         }
         _ => Arc::clone(field),
     };
     let fields: Vec<FieldRef> = schema.fields().iter().map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+fn is_text_in_files(data: &DataType) -> bool {
+    matches!(data, DataType::Interval(_)) || numeric::is_exact(data)
 }
 
 fn portable_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {

@@ -4,7 +4,7 @@ use super::target::TargetColumn;
 use crate::pg::{
     datetime::{Input, Style, values},
     error::{Result, SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::{
     array::{ArrayRef, RecordBatch},
@@ -13,7 +13,11 @@ use arrow::{
 use datafusion::scalar::ScalarValue;
 use keyspan_catalog::{
     ProtoMessage, SqlType, Value,
-    value::{calendar::MICROS_PER_DAY, interval::Interval as Span},
+    value::{
+        calendar::MICROS_PER_DAY,
+        exact::{Digits, Parts},
+        interval::Interval as Span,
+    },
 };
 
 /// The value of a column's row, cast to the type of the column that it goes to.
@@ -79,8 +83,8 @@ fn cast(
     (mismatch, input): (&dyn Fn() -> SqlError, Input<'_>),
 ) -> Result<Value> {
     use SqlType::{
-        Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time,
-        Timestamp, Timestamptz, Uuid, Varchar,
+        Array, Bool, Bytea, Char, Date, Exact, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
+        Text, Time, Timestamp, Timestamptz, Uuid, Varchar,
     };
     let out_of_range = || {
         let message = format!("{} out of range", types::type_name(kind));
@@ -89,13 +93,15 @@ fn cast(
     let value = in_zone(value, from, kind, input.style).ok_or_else(out_of_range)?;
     let converted = match (kind, value) {
         (_, Value::Null) => Value::Null,
-        (Text | Varchar(_) | Char(_), Value::Bool(value)) => {
+        (Text | Name | Varchar(_) | Char(_), Value::Bool(value)) => {
             Value::Text(if value { "true" } else { "false" }.to_owned())
         }
-        (Text | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
+        (Text | Name | Varchar(_) | Char(_) | Json | Jsonb, Value::Text(text)) => Value::Text(text),
         // As it is printed depends on the type of its items, which a value does not tell.
-        (Text | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from, input.style)),
-        (Text | Varchar(_) | Char(_), value) => Value::Text(values::text(&value, kind_of(&value, from), input.style)),
+        (Text | Name | Varchar(_) | Char(_), Value::Array(items)) => Value::Text(list_text(items, from, input.style)),
+        (Text | Name | Varchar(_) | Char(_), value) => {
+            Value::Text(values::text(&value, kind_of(&value, from), input.style))
+        }
         (_, Value::Text(text)) => return read(&text, kind, input),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();
@@ -109,12 +115,26 @@ fn cast(
         (Int2 | Int4 | Int8, Value::Numeric { unscaled, scale }) => {
             Value::Int(i64::try_from(rounded(unscaled, scale)).map_err(|_| out_of_range())?)
         }
-        (Float4 | Float8, value @ Value::Numeric { .. }) => {
+        (Int2 | Int4 | Int8, Value::Exact(exact)) => {
+            /// More digits than a bigint has.
+            const WHOLE: Digits = Digits { precision: 38, scale: 0 };
+            let name = types::type_name(kind);
+            let no_integer =
+                |what: &str| SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {name}"));
+            match exact.parts() {
+                Parts::NaN => return Err(no_integer("NaN")),
+                Parts::Infinity | Parts::MinusInfinity => return Err(no_integer("infinity")),
+                Parts::Finite { .. } => {}
+            }
+            let whole = exact.fit(WHOLE).ok().and_then(|whole| whole.to_i128());
+            let whole = whole.and_then(|(whole, _)| i64::try_from(whole).ok());
+            Value::Int(whole.ok_or_else(out_of_range)?)
+        }
+        (Float4 | Float8, value @ (Value::Numeric { .. } | Value::Exact(_))) => {
             return Ok(Value::parse(&value.to_text(kind_of(&value, from)), kind)?);
         }
-        // The shortest text of a float is the number that was meant.
-        (Numeric { .. }, value @ Value::Float(_)) => {
-            return Ok(Value::parse(&value.to_text(kind_of(&value, from)), kind)?);
+        (Numeric { .. } | Exact(_), Value::Float(value)) => {
+            Value::Exact(numeric::of_float(value, *from == DataType::Float32)?)
         }
         (Date, Value::Timestamp(i64::MIN)) => Value::Date(i32::MIN),
         (Date, Value::Timestamp(i64::MAX)) => Value::Date(i32::MAX),
@@ -144,9 +164,9 @@ fn cast(
             Value::Array(items.into_iter().map(cast).collect::<Result<_>>()?)
         }
         (Bool, value @ Value::Bool(_))
-        | (Int2 | Int4 | Int8 | Float4 | Float8 | Numeric { .. }, value @ Value::Int(_))
+        | (Int2 | Int4 | Int8 | Float4 | Float8 | Numeric { .. } | Exact(_), value @ Value::Int(_))
         | (Float4 | Float8, value @ Value::Float(_))
-        | (Numeric { .. }, value @ Value::Numeric { .. })
+        | (Numeric { .. } | Exact(_), value @ (Value::Numeric { .. } | Value::Exact(_)))
         | (Bytea, value @ Value::Bytes(_))
         | (Date, value @ Value::Date(_))
         | (Timestamp | Timestamptz, value @ Value::Timestamp(_))
@@ -191,6 +211,7 @@ fn kind_of(value: &Value, from: &DataType) -> SqlType {
         Value::Float(_) if *from == DataType::Float32 => SqlType::Float4,
         Value::Float(_) => SqlType::Float8,
         Value::Numeric { scale, .. } => SqlType::Numeric { precision: types::NUMERIC_PRECISION, scale: *scale },
+        Value::Exact(_) => SqlType::Exact(None),
         Value::Bytes(_) => SqlType::Bytea,
         Value::Date(_) => SqlType::Date,
         Value::Timestamp(_) if matches!(from, DataType::Timestamp(_, Some(_))) => SqlType::Timestamptz,

@@ -2,7 +2,7 @@
 
 use super::{
     insert::{self, NewRows},
-    merge, messages,
+    merge, messages, moved,
     needs::on_target,
     range,
     returning::{self, Returned},
@@ -190,6 +190,7 @@ impl<'a> BoundWrite<'a> {
             Kind::Delete => update_delete::delete(query, (target, select), parameters, ranges, &mut returned).await?,
             Kind::Merge(actions) => merge::run(query, (target, actions, select), parameters).await?,
         };
+        moved::settle(&query.view, target, &mut writes).await?;
         messages::keep_unknown(&query.view, target, &mut writes).await?;
         let answer = returned.answer(query, target, &self.called, parameters).await?;
         Ok((writes, count, answer.map(returning::Answer::into_stream)))

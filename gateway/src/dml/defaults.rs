@@ -217,6 +217,7 @@ fn constant_sql(value: &Value, text: &str, kind: SqlType) -> String {
         Value::Int(number) => *number >= 0,
         Value::Float(number) => number.is_finite() && *number >= 0.0,
         Value::Numeric { unscaled, .. } => *unscaled >= 0,
+        Value::Exact(_) => text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'),
         _ => false,
     };
     match value {

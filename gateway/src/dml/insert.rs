@@ -123,11 +123,10 @@ pub(super) fn source(
         defaults::written_out(&mut values.rows, &columns)?;
         select::type_values(&mut values.rows, &columns)?;
         // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
-        if values.rows.iter().flat_map(|row| &row.content).any(select::has_subquery) {
-            return match values.rows.as_slice() {
-                [row] => Ok((select::select(row.content.clone(), Vec::new(), None)?, hints)),
-                _ => Err(SqlError::unsupported("a subquery in a VALUES of several rows")),
-            };
+        if let [row] = values.rows.as_slice()
+            && row.content.iter().any(select::has_subquery)
+        {
+            return Ok((select::select(row.content.clone(), Vec::new(), None)?, hints));
         }
     }
     Ok((ast::Statement::Query(source), hints))
@@ -150,7 +149,7 @@ pub(super) async fn run(
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
     {
-        super::update_delete::set_columns(target, assignments.clone())?;
+        super::update_delete::set_columns(target, upsert::changes(target, assignments).cloned().collect())?;
     }
     let mut source = NewRows::read(query, (target, named, select), insert, parameters).await?;
     let (mut written, mut count, mut seen) = (WriteSet::counted(query.view.memory.clone()), 0, HashSet::new());
@@ -308,7 +307,16 @@ pub(crate) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> R
     if target.hidden_key.is_some() {
         return Ok(HashSet::new());
     }
-    let points = RowSet::new(rows.iter().map(|row| KeyRange::point(&row.key)));
+    existing_keys(view, target, rows.iter().map(|row| &row.key)).await
+}
+
+/// Which of the keys have rows.
+pub(super) async fn existing_keys(
+    view: &View,
+    target: &Target,
+    keys: impl Iterator<Item = &RowKey>,
+) -> Result<HashSet<RowKey>> {
+    let points = RowSet::new(keys.map(|key| KeyRange::point(key)));
     let scan = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, ..Scan::of(points) };
     let found: Vec<keyspan_storage::Row> = view.scan(&target.table, scan).try_concat().await?;
     Ok(found.into_iter().map(|row| row.key).collect())

@@ -13,6 +13,7 @@ use super::{
     assign::assign_row,
     defaults::{self, Defaults},
     insert::{self, LOOKUP_ROWS},
+    moved,
     returning::Returned,
     rows, select,
     set::Assignment,
@@ -351,23 +352,24 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// The key of a row, which nothing has changed yet.
-    fn key(&mut self, batch: &RecordBatch, row: usize) -> Result<RowKey> {
-        let key =
-            self.target.row_key(&assign_row(batch, 0, row, &self.target.key_columns(), self.target.input.input())?)?;
+    /// The key of a row, which nothing has changed yet, and its parts.
+    fn key(&mut self, batch: &RecordBatch, row: usize) -> Result<(RowKey, Vec<Value>)> {
+        let parts = assign_row(batch, 0, row, &self.target.key_columns(), self.target.input.input())?;
+        let key = self.target.row_key(&parts)?;
         if !self.changed.insert(key.clone()) {
             let message = "MERGE command cannot affect row a second time";
             return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message)
                 .with_hint("Ensure that not more than one source row matches any one target row."));
         }
         self.written.add_read(&self.target.table, key.clone())?;
-        Ok(key)
+        Ok((key, parts))
     }
 
     async fn update(&mut self, batch: &RecordBatch, (set, from): (&[Assignment], usize), all: usize) -> Result<()> {
         let mut after = Vec::new();
+        let keyed = set.iter().any(|one| one.is_of_key(self.target));
         for row in 0..batch.num_rows() {
-            let key = self.key(batch, row)?;
+            let (key, mut parts) = self.key(batch, row)?;
             let mut values = self.target.row(batch, all, row)?;
             let mut mutations = vec![marker()];
             let mut from = from;
@@ -375,10 +377,11 @@ impl Merging<'_> {
                 if one.apply(self.target, (batch, from, row), Some(&mut values), &mut mutations)? {
                     self.written.messages.push((key.clone(), one.position));
                 }
+                one.set_part(self.target, (batch, from, row), &mut parts)?;
                 from += one.width();
             }
             self.target.check_nulls(&values, |at| set.iter().any(|one| one.position == at))?;
-            self.written.mutate(&self.target.table, key, mutations)?;
+            moved::write(self.target, &mut self.written, key, keyed.then_some(parts), mutations)?;
             after.push(values);
         }
         let after: Vec<&[Value]> = after.iter().map(Vec::as_slice).collect();
@@ -387,7 +390,7 @@ impl Merging<'_> {
 
     fn delete(&mut self, batch: &RecordBatch) -> Result<()> {
         for row in 0..batch.num_rows() {
-            let key = self.key(batch, row)?;
+            let (key, _) = self.key(batch, row)?;
             self.written.mutate(&self.target.table, key, vec![Mutation::DeleteFromRow])?;
         }
         Ok(())

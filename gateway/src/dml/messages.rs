@@ -12,7 +12,7 @@ use crate::{pg::error::Result, view::View, write_set::WriteSet};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use keyspan_catalog::Value;
-use keyspan_storage::{Columns, FamilyName, KeyRange, Row, RowKey, RowSet, Scan, scan::FamilyColumns};
+use keyspan_storage::{Columns, FamilyName, KeyRange, Mutation, Row, RowKey, RowSet, Scan, scan::FamilyColumns};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a column's new value is to keep what its descriptor does not know of the old one.
@@ -40,6 +40,23 @@ pub(super) async fn keep_unknown(view: &View, target: &Target, written: &mut Wri
                 written.set_value(&target.table, key, cell, kept)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// The same for a column of one row: what is to be kept goes into the message that its mutations write.
+///
+/// # Errors
+/// For a message that is too large.
+pub(super) fn keep_unknown_of(column: &TargetColumn, stored: &Row, mutations: &mut [Mutation]) -> Result<()> {
+    let (Some(message), Some(cell)) = (column.message(), cell(column)) else { return Ok(()) };
+    let Some(old) = stored.newest(cell.0.as_str(), cell.1) else { return Ok(()) };
+    let new = mutations.iter_mut().rev().find_map(|mutation| match mutation {
+        Mutation::SetCell { family, qualifier, value, .. } if (&*family, &*qualifier) == cell => Some(value),
+        _ => None,
+    });
+    if let Some(new) = new {
+        *new = message.keep_unknown(new.clone(), &old.value)?;
     }
     Ok(())
 }

@@ -21,7 +21,10 @@ use datafusion::sql::sqlparser::{
     },
     tokenizer::Span,
 };
-use keyspan_catalog::{SqlType, value::array::ItemType};
+use keyspan_catalog::{
+    SqlType,
+    value::{array::ItemType, exact::Exact},
+};
 use std::ops::ControlFlow;
 
 /// `SELECT items FROM tables WHERE condition`; each item gets a name of its own.
@@ -72,7 +75,7 @@ pub(crate) fn value(value: Value) -> Expr {
 /// A cast to the type of a column, without the length of a varchar: that is checked later, and a cast would cut.
 pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
-        SqlType::Varchar(_) | SqlType::Char(_) => "text".to_owned(),
+        SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => "text".to_owned(),
         SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
         kind => types::type_name(kind),
     };
@@ -143,15 +146,20 @@ fn is_null(expr: &Expr) -> bool {
 /// The digits of a literal number, with its sign.
 fn digits(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => Some(number.to_string()),
+        Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => match number.contains(['e', 'E']) {
+            // As messages show it.
+            true => Exact::parse(number)?.ok().map(|number| number.to_text()),
+            false => Some(number.to_string()),
+        },
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => digits(expr).map(|number| format!("-{number}")),
         _ => None,
     }
 }
 
-/// A literal number for a `numeric` goes there as text, so that no digit is lost on the way through a float.
+/// A literal number for a column of numbers that are no integers goes there as text: as it is written, whatever the type
+/// of the cells beside it.
 pub(super) fn keep_digits(expr: &mut Expr, kind: SqlType) {
-    if matches!(kind, SqlType::Numeric { .. })
+    if matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8)
         && let Some(digits) = digits(expr)
     {
         *expr = value(Value::SingleQuotedString(digits));
@@ -169,7 +177,8 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         }
         let cells = || rows.iter().filter_map(|row| row.content.get(at)).filter(|cell| !is_null(cell));
         let mixed = cells().any(is_text) && !cells().all(is_text);
-        let is_text_column = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+        let is_text_column =
+            matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_));
         // What is cast to a kind of text bears its name.
         let bears = is_text_column && cells().any(|cell| matches!(cell, Expr::Cast { .. }));
         // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for,
@@ -177,8 +186,10 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         if matches!(column.kind, SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Array(_))
             && !cells().all(is_text)
         {
+            // Numerics with digits of their own and such without are two types of Arrow.
+            let is_numeric = matches!(column.kind, SqlType::Array(ItemType::Numeric { .. } | ItemType::Exact(_)));
             for row in rows.iter_mut() {
-                let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some();
+                let bears_none = |cell: &&mut Expr| is_null(cell) || parameter(cell).is_some() || is_numeric;
                 if let Some(expr) = row.content.get_mut(at).filter(bears_none) {
                     *expr = cast(expr.clone(), column.kind)?;
                 }

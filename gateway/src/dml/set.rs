@@ -119,6 +119,28 @@ impl Assignment {
         }
     }
 
+    /// Whether it sets a part of the key.
+    pub(crate) fn is_of_key(&self, target: &Target) -> bool {
+        matches!(target.columns[self.position].place, Place::Key(_))
+    }
+
+    /// Puts the new value among the parts of the key of a row whose items begin at a column of the batch, if it is one.
+    ///
+    /// # Errors
+    /// Those of assignment.
+    pub(crate) fn set_part(
+        &self,
+        target: &Target,
+        (batch, from, row): (&RecordBatch, usize, usize),
+        parts: &mut [Value],
+    ) -> Result<()> {
+        let column = &target.columns[self.position];
+        if let Place::Key(part) = column.place {
+            parts[part] = assign(batch.column(from), row, column, target.input.input())?;
+        }
+        Ok(())
+    }
+
     /// Adds the mutations of a row whose items begin at a column of the batch; whether the new value is a message that
     /// keeps what its descriptor does not know ([`messages`]). With `after`, the row's values as they
     /// were, which get the new one; without, a NULL in a column that has none is refused.

@@ -36,6 +36,8 @@ pub(crate) struct Target {
     pub(crate) temporary: bool,
     /// How texts are read as values of its columns.
     pub(crate) input: OwnedInput,
+    /// Whether the operator sees it, with the tenant as the first part of its key.
+    pub(crate) operator: bool,
 }
 
 /// Where keys come from that no column has.
@@ -131,7 +133,8 @@ impl Target {
             identity: None,
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
-        Self { table: table.clone(), key, columns, hidden_key, temporary, input: view.input.clone() }
+        let input = view.input.clone();
+        Self { table: table.clone(), key, columns, hidden_key, temporary, input, operator }
     }
 
     /// Its name, with its schema.

@@ -2,7 +2,7 @@
 
 use super::{
     assign::assign_row,
-    defaults, range,
+    defaults, moved, range,
     returning::Returned,
     rows, select,
     set::Assignment,
@@ -42,7 +42,7 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
         let position = target.position(&name)?;
         let column = &target.columns[position];
         match &column.place {
-            Place::Key(_) => {
+            Place::Key(0) if target.operator => {
                 let what = format!("changing column \"{name}\", a part of the primary key");
                 return Err(SqlError::unsupported(what).with_hint("Delete the row and insert it anew."));
             }
@@ -51,7 +51,7 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
                 return Err(SqlError::unsupported(what)
                     .with_hint("INSERT … ON CONFLICT DO UPDATE SET column = EXCLUDED.column merges a value into it."));
             }
-            Place::Cell { .. } | Place::Open { .. } => {}
+            Place::Key(_) | Place::Cell { .. } | Place::Open { .. } => {}
         }
         if defaults::is_default(&value) {
             value = column.default_expression()?;
@@ -115,10 +115,12 @@ pub(super) async fn update(
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     let checked = !target.table.checks.is_empty();
     let width: usize = set.iter().map(Assignment::width).sum();
+    let keyed = set.iter().any(|one| one.is_of_key(target));
     while let Some(batch) = batches.try_next().await? {
         let mut changed: Vec<Vec<Value>> = Vec::new();
         for row in 0..batch.num_rows() {
-            let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
+            let mut parts = assign_row(&batch, 0, row, &keys, target.input.input())?;
+            let key = target.row_key(&parts)?;
             // With FROM a row may be found several times: as in PostgreSQL, one of them counts.
             if written.has(&target.table, &key) {
                 continue;
@@ -131,6 +133,7 @@ pub(super) async fn update(
                 if one.apply(target, (&batch, from, row), after.as_mut(), &mut mutations)? {
                     written.messages.push((key.clone(), one.position));
                 }
+                one.set_part(target, (&batch, from, row), &mut parts)?;
                 from += one.width();
             }
             if let Some(after) = after {
@@ -143,7 +146,7 @@ pub(super) async fn update(
                 }
             }
             written.add_read(&target.table, key.clone())?;
-            written.mutate(&target.table, key, mutations)?;
+            moved::write(target, &mut written, key, keyed.then_some(parts), mutations)?;
             count += 1;
         }
         let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();

@@ -4,6 +4,7 @@ use super::{
     assign::assign_row,
     defaults,
     insert::{self, NewRow},
+    moved,
     returning::Returned,
     rows, select,
     set::Assignment,
@@ -84,12 +85,22 @@ pub(crate) fn is_blind(target: &Target, called: &Ident, named: &[usize], conflic
         .filter(|column| !matches!(column.place, Place::Key(_)))
         .map(|column| column.name.as_str())
         .collect();
-    let set: BTreeSet<&str> = assignments.iter().map(|(name, _)| name.as_str()).collect();
+    let set: BTreeSet<&str> = changes(target, assignments).map(|(name, _)| name.as_str()).collect();
     let is_open = |name: &str| target.columns.iter().any(|column| column.name == name && column.is_open());
     let is_given = |(name, value): &(String, Expr)| {
         if is_open(name) { is_merged(value, called, name) } else { is_excluded(value, name) }
     };
-    inserted == set && assignments.iter().all(is_given)
+    inserted == set && changes(target, assignments).all(is_given)
+}
+
+/// What is set, without parts of the key that are set to those of the inserted row: it conflicts with one that has the
+/// same.
+pub(super) fn changes<'a>(
+    target: &Target,
+    assignments: &'a [(String, Expr)],
+) -> impl Iterator<Item = &'a (String, Expr)> {
+    let keys: BTreeSet<String> = target.key_columns().iter().map(|column| column.name.clone()).collect();
+    assignments.iter().filter(move |(name, value)| !(keys.contains(name) && is_excluded(value, name)))
 }
 
 /// `props || EXCLUDED.props`
@@ -204,7 +215,7 @@ impl Upsert<'_> {
         returned: &mut Returned<'_>,
     ) -> Result<u64> {
         let target = self.target;
-        let set = set_columns(target, assignments.to_vec())?;
+        let set = set_columns(target, changes(target, assignments).cloned().collect())?;
         let keys = target.key_columns();
         let name = self.table_name();
         let mut items = select::key_items(target, &name);
@@ -216,6 +227,7 @@ impl Upsert<'_> {
             assignments.push(one);
         }
         let width: usize = assignments.iter().map(Assignment::width).sum();
+        let keyed = assignments.iter().any(|one| one.is_of_key(target));
         let whole = returned.is_wanted() || !target.table.checks.is_empty();
         if whole {
             items.extend(select::all_items(target, &name));
@@ -232,7 +244,8 @@ impl Upsert<'_> {
         let mut count = 0;
         while let Some(batch) = batches.try_next().await? {
             for row in 0..batch.num_rows() {
-                let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
+                let mut parts = assign_row(&batch, 0, row, &keys, target.input.input())?;
+                let key = target.row_key(&parts)?;
                 let Some(new) = by_key.get(&key).filter(|_| !written.has(&target.table, &key)) else { continue };
                 let mut after = whole.then(|| target.row(&batch, keys.len() + width, row)).transpose()?;
                 let mut mutations = vec![marker()];
@@ -241,6 +254,7 @@ impl Upsert<'_> {
                     if one.apply(target, (&batch, from, row), after.as_mut(), &mut mutations)? {
                         written.messages.push((key.clone(), one.position));
                     }
+                    one.set_part(target, (&batch, from, row), &mut parts)?;
                     from += one.width();
                 }
                 if let Some(after) = after {
@@ -250,7 +264,7 @@ impl Upsert<'_> {
                         returned.add(new.number, after)?;
                     }
                 }
-                written.mutate(&target.table, key, mutations)?;
+                moved::write(target, written, key, keyed.then_some(parts), mutations)?;
                 count += 1;
             }
         }

@@ -8,6 +8,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
         names::RelationName,
+        numeric,
         syntax::build::select_from,
         types,
     },
@@ -92,6 +93,9 @@ fn value(given: &ScalarValue, wanted: &DataType, number: usize, input: Input<'_>
     // A literal in quotes takes the type of its parameter.
     if let Some(Some(text)) = given.try_as_str() {
         return parameter::decode(Some(text.as_bytes()), &kind, Format::Text, wanted, input);
+    }
+    if numeric::cast::converts(&given.data_type(), wanted) {
+        return Ok(numeric::cast::convert_scalar(given, wanted)?);
     }
     given.cast_to(wanted).map_err(|_| {
         let (from, to) = (types::parameter_pg_type(&given.data_type()), kind.name());

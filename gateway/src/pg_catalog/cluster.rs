@@ -25,7 +25,7 @@ use crate::{
 use keyspan_catalog::{Role, SettingDefaults, TenantState};
 
 /// The OID of the operator's database.
-const OPERATOR_DATABASE: u32 = 5;
+pub(super) const OPERATOR_DATABASE: u32 = 5;
 /// The OID of the tablespace `pg_default`.
 const TABLESPACE: u32 = 1663;
 /// The number of the encoding UTF8.

@@ -13,14 +13,17 @@ use crate::{
     },
     settings::Settings,
 };
-use arrow::datatypes::{DataType, Field};
+use arrow::{
+    array::Array,
+    datatypes::{DataType, Field},
+};
 use datafusion::{
     error::{DataFusionError, Result},
     execution::SessionState,
     logical_expr::{ScalarUDF, Volatility},
     scalar::ScalarValue,
 };
-use keyspan_catalog::Privileges;
+use keyspan_catalog::{Privileges, SqlType, Value, value::array::ItemType};
 use std::{ops::RangeInclusive, sync::Arc};
 
 type Values<'a> = &'a [ScalarValue];
@@ -46,8 +49,10 @@ pub fn register(state: &mut SessionState) {
         .chain(catalog())
         .chain(casts())
         .chain(super::acl::functions())
+        .chain(super::advisory_locks::functions())
         .chain(super::options::functions())
         .chain(super::comments::functions())
+        .chain(super::information_functions::functions())
         .chain(super::notifications::functions())
         .chain(super::protobuf::functions())
         .chain(super::rights::functions())
@@ -56,7 +61,9 @@ pub fn register(state: &mut SessionState) {
         .chain(constants());
     replace(
         state,
-        all.map(|function| Arc::new(ScalarUDF::from(function))).chain([Arc::new(super::type_of::function())]),
+        all.map(|function| Arc::new(ScalarUDF::from(function)))
+            .chain([Arc::new(super::type_of::function())])
+            .chain(super::advisory_locks::locking_functions()),
     );
 }
 
@@ -97,8 +104,16 @@ fn names(values: &[String]) -> ScalarValue {
     ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Utf8View))
 }
 
+fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
 fn list_of_names() -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true)))
+    list_of(DataType::Utf8View)
+}
+
+fn null_list(item: &DataType) -> ScalarValue {
+    ScalarValue::new_null_list(item.clone(), true, 1)
 }
 
 fn oid(value: &ScalarValue) -> Option<u32> {
@@ -144,14 +159,6 @@ fn session() -> Vec<RowFunction> {
         row_function("pg_is_other_temp_schema", 1..=1, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
-        row_function("pg_advisory_unlock_all", 0..=0, DataType::Utf8View, |_, _| Ok(text(""))),
-        // No statement waits for another.
-        row_function(
-            "pg_blocking_pids",
-            1..=1,
-            DataType::List(Arc::new(Field::new_list_field(DataType::Int32, true))),
-            |_, _| Ok(ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int32))),
-        ),
     ]
 }
 
@@ -400,6 +407,35 @@ fn casts() -> Vec<RowFunction> {
             Ok(optional(
                 oid(&values[0]).map(|number| if number == 0 { "-".into() } else { format_type(statement, number, -1) }),
             ))
+        }),
+        row_function("regtype_oids", 1..=1, list_of(DataType::UInt32), |values, _| {
+            let Some(names) = text_of(&values[0]) else { return Ok(null_list(&DataType::UInt32)) };
+            let names = match Value::parse(&names, SqlType::Array(ItemType::Text)) {
+                Ok(Value::Array(names)) => names,
+                Ok(_) => Vec::new(),
+                Err(error) => return Err(DataFusionError::External(Box::new(SqlError::from(error)))),
+            };
+            let missing = |name: &str| sql_error(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
+            let number = |name: &Value| match name {
+                Value::Text(name) => type_oid(name).map(Some).ok_or_else(|| missing(name)),
+                _ => Ok(None),
+            };
+            let numbers =
+                names.iter().map(|name| Ok(ScalarValue::UInt32(number(name)?))).collect::<Result<Vec<_>>>()?;
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&numbers, &DataType::UInt32)))
+        }),
+        row_function("regtype_texts", 1..=1, list_of_names(), |values, statement| {
+            let ScalarValue::List(list) = &values[0] else { return Ok(null_list(&DataType::Utf8View)) };
+            if list.is_null(0) {
+                return Ok(null_list(&DataType::Utf8View));
+            }
+            let items = list.value(0);
+            let name = |at: usize| -> Result<ScalarValue> {
+                let number = oid(&ScalarValue::try_from_array(&items, at)?);
+                Ok(optional(number.map(|number| format_type(statement, number, -1))))
+            };
+            let names = (0..items.len()).map(name).collect::<Result<Vec<_>>>()?;
+            Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View)))
         }),
         texts("to_regtype", |values, statement| {
             let found = text_of(&values[0]).and_then(|name| type_oid(&name));

@@ -178,6 +178,8 @@ fn described((database, schema): (&str, &str), table: &Table, column: &Attribute
         SqlType::Float4 => (Some(24), Some(2), None),
         SqlType::Float8 => (Some(53), Some(2), None),
         SqlType::Numeric { precision, scale } => (Some(i32::from(precision)), Some(10), Some(i32::from(scale))),
+        SqlType::Exact(Some(digits)) => (Some(digits.precision.into()), Some(10), Some(digits.scale.into())),
+        SqlType::Exact(None) => (None, Some(10), None),
         _ => (None, None, None),
     };
     let length = match column.kind {

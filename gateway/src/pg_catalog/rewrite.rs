@@ -2,11 +2,12 @@
 //!
 //! Casts to `regclass` and its kin become functions, functions that give the rows of a relation become the relation.
 
+use crate::pg::ident::fold;
 use crate::pg::syntax::build::call;
 use crate::pg::syntax::dialect::parse_text;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem, Statement, Subscript,
-    TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem,
+    Statement, Subscript, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -133,6 +134,12 @@ impl VisitorMut for Rewriter {
             *expr = call(&format!("{kind}_text"), [inner]);
             return ControlFlow::Continue(());
         }
+        // `'{int}'::regtype[]` is an array of numbers, `oids::regtype[]` one of names.
+        if reg_types(data_type).is_some() {
+            let inner = std::mem::replace(inner.as_mut(), null());
+            *expr = call(if named(&inner) { "regtype_oids" } else { "regtype_texts" }, [inner]);
+            return ControlFlow::Continue(());
+        }
         let Some(kind) = reg_type(data_type) else { return ControlFlow::Continue(()) };
         let inner = std::mem::replace(inner.as_mut(), null());
         *expr = match kind {
@@ -193,11 +200,20 @@ fn function_named(expr: &Expr) -> Option<Expr> {
 fn reg_type(data_type: &DataType) -> Option<&'static str> {
     let written = match data_type {
         DataType::Regclass => "regclass".to_owned(),
-        DataType::Custom(name, _) => name.to_string().to_lowercase(),
+        // With quotes around it or without.
+        DataType::Custom(name, _) => {
+            name.0.iter().map(|part| part.as_ident().map(fold)).collect::<Option<Vec<_>>>()?.join(".")
+        }
         _ => return None,
     };
     let bare = written.strip_prefix("pg_catalog.").unwrap_or(&written);
     ["regclass", "regtype", "regnamespace", "regrole", "regproc", "regprocedure"].into_iter().find(|kind| *kind == bare)
+}
+
+/// The OID type of whose array a cast names.
+fn reg_types(data_type: &DataType) -> Option<&'static str> {
+    let DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) = data_type else { return None };
+    reg_type(item).filter(|kind| *kind == "regtype")
 }
 
 /// Whether a value is a name, rather than a number: a text literal, a parameter, a cast to text, or a call that gives
@@ -221,6 +237,11 @@ fn shown_as_name(expr: &mut Expr) {
     let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } = &*expr else {
         return;
     };
+    if reg_types(data_type).is_some() && named(inner) {
+        let written = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+        *expr = call("regtype_texts", [written]);
+        return;
+    }
     let Some(kind @ ("regclass" | "regtype" | "regnamespace" | "regrole")) = reg_type(data_type) else { return };
     if named(inner) {
         let written = std::mem::replace(expr, Expr::Identifier(Ident::new("")));

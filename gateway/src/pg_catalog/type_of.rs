@@ -38,13 +38,18 @@ fn type_text(field: &Field) -> String {
     match types::sql_type(field) {
         Some(SqlType::Array(item)) => format!("{}[]", bare(item.kind())),
         Some(kind) => bare(kind),
-        None => types::pg_type(field).name().to_owned(),
+        None => {
+            let kind = types::pg_type(field);
+            let name = kind.name();
+            // The name of an array's type begins with a line.
+            name.strip_prefix('_').map_or_else(|| name.to_owned(), |item| format!("{item}[]"))
+        }
     }
 }
 
 fn bare(kind: SqlType) -> String {
     match kind {
-        SqlType::Numeric { .. } => "numeric".to_owned(),
+        SqlType::Numeric { .. } | SqlType::Exact(_) => "numeric".to_owned(),
         SqlType::Varchar(_) => "character varying".to_owned(),
         SqlType::Char(_) => "character".to_owned(),
         kind => types::type_name(kind),

@@ -2,7 +2,7 @@
 
 use super::shape::{Comparison, Operand};
 use crate::{
-    pg::{names::RelationName, types},
+    pg::{names::RelationName, numeric, types},
     provider::{self, keys::Keys},
     view::View,
 };
@@ -43,9 +43,9 @@ impl Parameters {
     fn compared(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         let data = types::data_type(kind);
         match operand {
-            Operand::Parameter(number) if matches!(data, DataType::Decimal128(..)) => {
-                let data = self.parameter(*number, types::without_digits(&data))?;
-                matches!(data, DataType::Decimal128(..)).then_some(())
+            Operand::Parameter(number) if numeric::is_numeric(&data) => {
+                let data = self.parameter(*number, numeric::EXACT)?;
+                numeric::is_exact(&data).then_some(())
             }
             other => self.beside(other, kind),
         }

@@ -13,7 +13,8 @@ use arrow::{
     array::{
         ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
         Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
-        RecordBatch, RecordBatchOptions, StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+        LargeBinaryBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder, Time64MicrosecondBuilder,
+        TimestampMicrosecondBuilder,
     },
     datatypes::{IntervalMonthDayNano, SchemaRef},
     error::ArrowError,
@@ -379,6 +380,7 @@ pub(super) enum ColumnBuilder {
     Float4(Float32Builder),
     Float8(Float64Builder),
     Numeric(Decimal128Builder, u8),
+    Exact(LargeBinaryBuilder),
     Text(StringViewBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
@@ -408,7 +410,8 @@ impl ColumnBuilder {
                 let numbers = Decimal128Builder::with_capacity(rows);
                 Self::Numeric(numbers.with_data_type(types::data_type(kind)), scale)
             }
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
+            SqlType::Exact(_) => Self::Exact(LargeBinaryBuilder::with_capacity(rows, 0)),
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringViewBuilder::with_capacity(rows))
             }
             SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
@@ -433,6 +436,7 @@ impl ColumnBuilder {
             Self::Float4(builder) => builder.append_null(),
             Self::Float8(builder) => builder.append_null(),
             Self::Numeric(builder, _) => builder.append_null(),
+            Self::Exact(builder) => builder.append_null(),
             Self::Text(builder) => builder.append_null(),
             Self::Bytea(builder) => builder.append_null(),
             Self::Date(builder) => builder.append_null(),
@@ -457,6 +461,10 @@ impl ColumnBuilder {
             (Self::Numeric(builder, scale), ValueRef::Numeric { unscaled, scale: from }) => {
                 let factor = 10_i128.checked_pow(u32::from(scale.checked_sub(*from).ok_or_else(unfit)?));
                 builder.append_value(factor.and_then(|factor| unscaled.checked_mul(factor)).ok_or_else(unfit)?);
+            }
+            (Self::Exact(builder), ValueRef::Exact(exact)) => {
+                builder.append_value(exact.as_bytes());
+                return Ok(exact.as_bytes().len());
             }
             (Self::Text(builder), ValueRef::Text(text)) => {
                 builder.try_append_value(text).map_err(|_| unfit())?;
@@ -488,6 +496,7 @@ impl ColumnBuilder {
             Value::Int(value) => ValueRef::Int(*value),
             Value::Float(value) => ValueRef::Float(*value),
             Value::Numeric { unscaled, scale } => ValueRef::Numeric { unscaled: *unscaled, scale: *scale },
+            Value::Exact(exact) => ValueRef::Exact(exact.clone()),
             Value::Text(text) => ValueRef::Text(text.into()),
             Value::Bytes(bytes) => ValueRef::Bytes(bytes.as_ref().into()),
             Value::Date(days) => ValueRef::Date(*days),
@@ -509,7 +518,7 @@ impl ColumnBuilder {
             return Ok(bytes.len());
         }
         if column.encoding == Encoding::Binary
-            && matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_))
+            && matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_))
         {
             let text = std::str::from_utf8(bytes);
             let text = text.map_err(|error| SqlError::new(SqlState::DATA_EXCEPTION, error.to_string()))?;
@@ -564,6 +573,7 @@ impl ColumnBuilder {
             Self::Float4(mut builder) => Arc::new(builder.finish()),
             Self::Float8(mut builder) => Arc::new(builder.finish()),
             Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
+            Self::Exact(mut builder) => Arc::new(builder.finish()),
             Self::Text(mut builder) => Arc::new(builder.finish()),
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),

@@ -80,6 +80,8 @@ pub struct Description {
     pub columns: Vec<String>,
     /// Of each column of an open family, its name and the qualifiers that are read.
     pub qualifiers: Vec<String>,
+    /// Of each column of protobuf messages, its name and the fields that are decoded.
+    pub fields: Vec<String>,
     /// Key parts, by index, that have one value in all rows.
     pub constants: Vec<(usize, Value)>,
     /// An estimate of the rows that it reads, if there is one.

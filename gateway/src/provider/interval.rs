@@ -27,6 +27,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
         | (Value::Time(a), Value::Time(b)) => a.cmp(b),
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
         (Value::Numeric { unscaled: a, .. }, Value::Numeric { unscaled: b, .. }) => a.cmp(b),
+        (Value::Exact(a), Value::Exact(b)) => a.compare(b),
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
         (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
         (Value::Date(a), Value::Date(b)) => a.cmp(b),
@@ -98,6 +99,14 @@ impl Interval {
     pub(super) fn as_point(&self) -> Option<&Value> {
         match (&self.low, &self.high) {
             (Bound::Included(low), Bound::Included(high)) if compare(low, high).is_eq() => Some(low),
+            // Up to the next number of the part's type.
+            (Bound::Included(low @ Value::Int(n)), Bound::Excluded(Value::Int(next))) => {
+                (n.checked_add(1) == Some(*next)).then_some(low)
+            }
+            (
+                Bound::Included(low @ Value::Numeric { unscaled, scale }),
+                Bound::Excluded(Value::Numeric { unscaled: next, scale: of }),
+            ) => (scale == of && unscaled.checked_add(1) == Some(*next)).then_some(low),
             _ => None,
         }
     }

@@ -9,7 +9,13 @@ use crate::pg::types::UTC;
 use arrow::datatypes::{DataType, TimeUnit};
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value, value::calendar::MICROS_PER_DAY};
+use keyspan_catalog::{
+    SqlType, Value,
+    value::{
+        calendar::MICROS_PER_DAY,
+        exact::{Exact, Parts},
+    },
+};
 use std::ops::Bound;
 
 /// Integers of up to this absolute value are exact in a 64-bit float.
@@ -74,6 +80,12 @@ impl Edge {
     /// the type `cast`, or without a cast. `None` if the comparison does not follow the order of the part's values, or
     /// may not.
     pub(super) fn of(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue) -> Option<Self> {
+        // A numeric that a number is compared with in its exact form, whatever its cast.
+        if let ScalarValue::LargeBinary(Some(bytes)) = literal
+            && cast.is_none_or(crate::pg::numeric::is_exact)
+        {
+            return exact_edge(kind, &Exact::trusted(bytes));
+        }
         match kind {
             SqlType::Bool => match (cast, literal) {
                 (None, ScalarValue::Boolean(Some(value))) => Some(Self::on(Value::Bool(*value))),
@@ -84,7 +96,9 @@ impl Edge {
             SqlType::Int8 => integer_edge(i64::MIN, i64::MAX, cast, literal),
             SqlType::Float4 | SqlType::Float8 => float_edge(kind, cast, literal),
             SqlType::Numeric { scale, .. } => numeric_edge(scale, cast, literal),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            // Literals beside it are of its form.
+            SqlType::Exact(_) => None,
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
                 let keeps =
                     cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
                 text(literal).filter(|_| keeps).map(|text| Self::on(Value::Text(text.to_owned())))
@@ -215,6 +229,38 @@ fn numeric_edge(scale: u8, cast: Option<&DataType>, literal: &ScalarValue) -> Op
         other => scaled(integer(other)?, 0, own)?,
     };
     keeps.then(|| Edge::floor(Value::Numeric { unscaled, scale }, exactly))
+}
+
+/// The position of a numeric among the values of another type of numbers that are no floats.
+fn exact_edge(kind: SqlType, exact: &Exact) -> Option<Edge> {
+    let (scale, min, max) = match kind {
+        SqlType::Exact(_) => return Some(Edge::on(Value::Exact(exact.clone()))),
+        SqlType::Int2 => (0, i128::from(i16::MIN), i128::from(i16::MAX)),
+        SqlType::Int4 => (0, i128::from(i32::MIN), i128::from(i32::MAX)),
+        SqlType::Int8 => (0, i128::from(i64::MIN), i128::from(i64::MAX)),
+        SqlType::Numeric { precision, scale } => {
+            let bound = 10_i128.checked_pow(precision.into())? - 1;
+            (scale, -bound, bound)
+        }
+        _ => return None,
+    };
+    let (unscaled, of) = match exact.parts() {
+        Parts::NaN | Parts::Infinity => return Some(Edge::Over),
+        Parts::MinusInfinity => return Some(Edge::Under),
+        Parts::Finite { .. } => exact.to_i128()?,
+    };
+    let (unscaled, exactly) = scaled(unscaled, i8::try_from(of).ok()?, i8::try_from(scale).ok()?)?;
+    if unscaled < min {
+        return Some(Edge::Under);
+    }
+    if unscaled > max {
+        return Some(Edge::Over);
+    }
+    let value = match kind {
+        SqlType::Numeric { .. } => Value::Numeric { unscaled, scale },
+        _ => Value::Int(i64::try_from(unscaled).ok()?),
+    };
+    Some(Edge::floor(value, exactly))
 }
 
 /// The microseconds of a literal timestamp, rounded down, and whether that is exact.

@@ -9,12 +9,13 @@ use super::{
     keys::Keys,
     literal::{Edge, text},
 };
+use crate::pg::functions::numeric::KEY;
 use arrow::datatypes::DataType;
 use datafusion::{
     logical_expr::{BinaryExpr, Expr, Like, Operator, expr::ScalarFunction, lit},
     scalar::ScalarValue,
 };
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::{SqlType, Value, value::exact::Exact};
 use std::{ops::Bound, sync::Arc};
 
 /// The most boxes of one set; a predicate that needs more makes no ranges.
@@ -196,7 +197,19 @@ fn part_of<'a>(expr: &'a Expr, keys: &Keys) -> Option<(usize, SqlType, Option<&'
         Expr::Column(column) => keys.part(&column.name).map(|(part, kind)| (part, kind, None)),
         Expr::Cast(cast) => cast_part(&cast.expr, cast.field.data_type(), keys),
         Expr::TryCast(cast) => cast_part(&cast.expr, cast.field.data_type(), keys),
+        Expr::ScalarFunction(call) if call.name() == KEY => part_of(call.args.first()?, keys),
         _ => None,
+    }
+}
+
+/// What an expression is compared with: the numeric, where it is one by its key.
+fn compared(expr: &Expr, value: &ScalarValue) -> Option<ScalarValue> {
+    match (expr, value) {
+        (Expr::ScalarFunction(call), ScalarValue::Binary(Some(key))) if call.name() == KEY => {
+            Some(ScalarValue::LargeBinary(Some(Exact::of_key(key)?.as_bytes().to_vec())))
+        }
+        (Expr::Alias(alias), value) => compared(&alias.expr, value),
+        _ => Some(value.clone()),
     }
 }
 
@@ -223,7 +236,7 @@ fn comparison(binary: &BinaryExpr, negated: bool, keys: &Keys) -> Option<KeySet>
         return Some(set);
     }
     let (part, kind, cast) = part_of(left, keys)?;
-    let value = literal(right)?;
+    let value = &compared(left, literal(right)?)?;
     let op = match op {
         // Key parts are not NULL, except where the table reads keys that do not conform as NULL.
         Operator::IsNotDistinctFrom if !keys.nullable && !value.is_null() => Operator::Eq,
@@ -310,7 +323,7 @@ fn in_list(tested: &Expr, list: &[Expr], negated: bool, keys: &Keys) -> Option<K
     }
     let mut intervals: Vec<Interval> = Vec::with_capacity(values.len());
     for value in values.into_iter().filter(|value| !value.is_null()) {
-        intervals.extend_from_slice(Edge::of(kind, cast, value)?.equal().intervals());
+        intervals.extend_from_slice(Edge::of(kind, cast, &compared(tested, value)?)?.equal().intervals());
     }
     let slot = Slot::new(intervals);
     Some(KeySet::of_part(parts, part, if negated { slot.complement() } else { slot }))

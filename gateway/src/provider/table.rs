@@ -36,7 +36,8 @@ use datafusion::{
     },
 };
 use keyspan_catalog::{
-    SqlType, Table, Value,
+    Encoding, SqlType, Table, Value,
+    proto::ProtoMessage,
     table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
@@ -263,12 +264,21 @@ impl KeyspanTable {
         open.map(|(at, column)| (at + tenant, column.id)).collect()
     }
 
-    /// What is read of open families.
+    /// The columns of protobuf messages, by their place in the schema.
+    pub(crate) fn message_columns(&self) -> Vec<(usize, u16)> {
+        let tenant = usize::from(is_operator(&self.view));
+        let is_rows = matches!(self.form, Form::Rows | Form::Keyed);
+        let columns = self.table.columns.iter().enumerate().filter(|_| is_rows && self.view.pushdown);
+        let messages = columns.filter(|(_, column)| column.message().is_some());
+        messages.map(|(at, column)| (at + tenant, column.id)).collect()
+    }
+
+    /// What is read of open families, and of messages.
     pub(crate) fn wanted(&self) -> &WantedMaps {
         &self.wanted
     }
 
-    /// This table, of whose open families only some qualifiers are read.
+    /// This table, of whose open families only some qualifiers are read, and of whose messages some fields.
     pub(crate) fn with_wanted(&self, wanted: WantedMaps) -> Self {
         Self { wanted, ..self.over(self.view.clone(), self.promises.lock().clone()) }
     }
@@ -346,11 +356,11 @@ impl KeyspanTable {
         Order { by: order, constants, buckets }
     }
 
-    /// What EXPLAIN says of the columns of open families in `projection`.
-    fn qualifiers(&self, projection: &[usize]) -> Vec<String> {
+    /// What EXPLAIN says of some columns in `projection`.
+    fn shown(&self, columns: &[(usize, u16)], projection: &[usize]) -> Vec<String> {
         let shown = |at: &usize| {
-            let (_, id) = self.open_columns().into_iter().find(|(place, _)| place == at)?;
-            let wanted = self.wanted.get(&id).unwrap_or(&Wanted::All);
+            let (_, id) = columns.iter().find(|(place, _)| place == at)?;
+            let wanted = self.wanted.get(id).unwrap_or(&Wanted::All);
             Some(format!("{}: {wanted}", self.schema.field(*at).name()))
         };
         projection.iter().filter_map(shown).collect()
@@ -381,7 +391,8 @@ impl KeyspanTable {
             coalesced: pushdown.coalesced,
             pushed: pushdown.pushed.iter().map(|filter| filter.human_display().to_string()).collect(),
             columns: schema.fields().iter().map(|field| field.name().clone()).collect(),
-            qualifiers: self.qualifiers(projection),
+            qualifiers: self.shown(&self.open_columns(), projection),
+            fields: self.shown(&self.message_columns(), projection),
             constants: pushdown.constants.clone(),
             rows: None,
         };
@@ -497,6 +508,15 @@ pub fn row_layout(
     layout_of((table, operator), (projection, usize::MAX), schema, wanted)
 }
 
+/// The message of which only some fields are read.
+fn read_of(message: &ProtoMessage, wanted: &Wanted) -> ProtoMessage {
+    let only = match wanted {
+        Wanted::These(these) => message.only(these.iter().filter_map(|name| std::str::from_utf8(name).ok())),
+        _ => None,
+    };
+    only.unwrap_or_else(|| message.clone())
+}
+
 /// [`row_layout`], where indexes from `width` on are those of the timestamps of cells.
 fn layout_of(
     (table, operator): (&Arc<Table>, bool),
@@ -528,7 +548,10 @@ fn layout_of(
                     family: family.clone(),
                     qualifier: qualifier.clone().into(),
                     kind: column.kind,
-                    encoding: encoding.clone(),
+                    encoding: match (encoding, wanted.get(&column.id)) {
+                        (Encoding::Protobuf(message), Some(wanted)) => Encoding::Protobuf(read_of(message, wanted)),
+                        _ => encoding.clone(),
+                    },
                     aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
                     shows,
                 };

@@ -308,6 +308,7 @@ impl World {
             pending_settings: Arc::default(),
             pending: Arc::default(),
             ear: Arc::default(),
+            advisory_locks: None,
             instance: None,
             needs: Arc::default(),
             known_roles: Arc::default(),
@@ -342,7 +343,7 @@ pub(super) async fn rows(context: &SessionContext, sql: &str) -> String {
 pub(super) async fn plan(context: &SessionContext, sql: &str, analyze: bool) -> String {
     let lines = async {
         let plan = query::plan(context, query::testing::parse(sql)).await?;
-        let stream = explain(context, &plan, ExplainOptions { analyze, verbose: false }).await?;
+        let stream = explain(context, &plan, ExplainOptions { analyze, ..ExplainOptions::default() }).await?;
         Ok::<Vec<RecordBatch>, SqlError>(stream.try_collect().await?)
     };
     match lines.await {

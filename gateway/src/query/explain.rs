@@ -165,6 +165,9 @@ impl Lines {
         if !about.qualifiers.is_empty() {
             line("Qualifiers", about.qualifiers.join("; "));
         }
+        if !about.fields.is_empty() {
+            line("Fields", about.fields.join("; "));
+        }
         line("Pushed", joined(&about.pushed));
         line("Residual", residual.unwrap_or_else(|| "none".into()));
         line("Versions", read.versions_max.map_or_else(|| "all".into(), |versions| versions.to_string()));

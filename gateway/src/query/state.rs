@@ -10,7 +10,10 @@ use crate::{
         aggregates,
         exec::{cancellable_joins, run_aggregate},
         functions,
-        plan::{apply, checked, interval_order, literals, operators::Operators, type_planner::Types},
+        plan::{
+            apply, checked, interval_order, literals, numbers, operators::Operators, type_planner::Types, whole_rows,
+            with_ties,
+        },
         types,
         workarounds::{
             canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
@@ -57,6 +60,7 @@ fn make() -> SessionState {
     let options = config.options_mut();
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
+    options.sql_parser.parse_float_as_decimal = true;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
     // cores.
@@ -74,7 +78,11 @@ fn make() -> SessionState {
         Arc::new(CellTimes),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
+        Arc::new(with_ties::WithTies),
+        Arc::new(whole_rows::WholeRows),
+        crate::pg::plan::comparable::comparable(),
         literals::untyped(),
+        numbers::numbers(),
     ];
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(crate::pg::plan::zoned::zoned());
@@ -118,8 +126,10 @@ fn make() -> SessionState {
         state.deregister_udf(name).expect("the state's own functions can be taken away");
     }
     functions::register(&mut state);
+    functions::replace(&mut state, whole_rows::functions().chain(with_ties::function()));
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);
+    crate::pg::windows::register(&mut state);
     state.register_udf(Arc::new(cell_time::function())).expect("a state takes any function");
     SessionStateBuilder::new_from_existing(state.clone())
         .with_expr_planners(std::iter::once(Arc::new(Operators) as _).chain(state.expr_planners().to_vec()).collect())

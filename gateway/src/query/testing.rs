@@ -148,6 +148,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         pending_settings: Arc::default(),
         pending: Arc::default(),
         ear: Arc::default(),
+        advisory_locks: None,
         instance: None,
         needs: Arc::default(),
         known_roles: Arc::default(),

@@ -66,6 +66,7 @@ impl Session {
             pending_settings: self.pending_settings.clone(),
             pending: self.pending(),
             ear: self.ear().clone(),
+            advisory_locks: Some(self.advisory_locks.0.clone()),
             objects: self.objects.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),

@@ -98,12 +98,17 @@ impl Session {
         self.notifications.ear.close();
     }
 
-    /// Delivers the notifications of statements outside of a transaction block.
+    /// Ends statements outside of a transaction block: what they have locked until then is released, and their
+    /// notifications are delivered.
     ///
     /// # Errors
     /// 54000 when a queue is full: nothing is delivered then.
     pub(crate) async fn settle(&mut self) -> Result<()> {
-        if self.in_transaction() || self.notifications.pending().is_empty() {
+        if self.in_transaction() {
+            return Ok(());
+        }
+        self.advisory_locks.0.end_transaction();
+        if self.notifications.pending().is_empty() {
             return Ok(());
         }
         let (room, pending) = (self.room(), self.notifications.take());

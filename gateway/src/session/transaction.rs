@@ -19,7 +19,7 @@ use super::{
     temporary,
 };
 use crate::{
-    notifications,
+    advisory_locks, notifications,
     pg::error::{Result, SqlError, SqlState},
     resources::Held,
     settings::Settings,
@@ -73,6 +73,8 @@ struct OpenTransaction {
     locks: Arc<Locks>,
     /// Others see them until it is dropped, after COMMIT.
     _held: UntilEnd,
+    /// The numbers that it has locked, released likewise.
+    advisory_locks: advisory_locks::UntilEnd,
     /// Whether some of what it relies on is there by a lock.
     locked: bool,
     /// What it has changed of the tenant's relations.
@@ -97,6 +99,8 @@ struct Savepoint {
     reads: usize,
     /// The locks until then.
     locks: u64,
+    /// The numbers that were locked until then.
+    advisory_locks: usize,
     /// The notifications until then.
     pending: notifications::Mark,
     tables: BTreeMap<TableId, Arc<Table>>,
@@ -123,8 +127,11 @@ impl TransactionState {
 
     pub(super) fn fail(&mut self) {
         self.failed = self.open.is_some();
+        let Some(open) = &self.open else { return };
+        let last = open.savepoints.last();
+        open.advisory_locks.0.rollback_to(last.map_or(0, |savepoint| savepoint.advisory_locks));
         // It can only be forgotten.
-        if let Some(open) = self.open.as_ref().filter(|open| open.savepoints.is_empty()) {
+        if last.is_none() {
             open.locks.release();
         }
     }
@@ -241,6 +248,7 @@ impl Session {
             held: Held::of(Some(Arc::clone(&self.instance.resources.runtime.memory_pool))),
             reads: Vec::new(),
             _held: UntilEnd(locks.clone()),
+            advisory_locks: advisory_locks::UntilEnd(self.advisory_locks.0.clone()),
             locks,
             locked: false,
             definitions: Definitions::default(),
@@ -272,6 +280,7 @@ impl Session {
             cells: open.cells,
             reads: open.reads.len(),
             locks: open.locks.mark(),
+            advisory_locks: open.advisory_locks.0.mark(),
             pending: self.notifications.pending().mark(),
             tables: open.tables.clone(),
             definitions: open.definitions.mark(),
@@ -294,6 +303,7 @@ impl Session {
         open.held.resize(open.bytes)?;
         open.reads.truncate(to.reads);
         open.locks.rollback_to(to.locks);
+        open.advisory_locks.0.rollback_to(to.advisory_locks);
         self.notifications.pending().rollback_to(to.pending);
         open.tables = to.tables.clone();
         open.definitions.rollback_to(to.definitions);

@@ -185,6 +185,42 @@ async fn what_the_documents_show_in_sql_runs() -> Result<()> {
     Ok(())
 }
 
+/// Each block of examples.md, and what its last statement gives.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_give_what_stands_below_them() -> Result<()> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    let text = document("examples.md")?;
+    let mut checked = 0;
+    let mut tenant = None;
+    for part in text.split("```sql\n").skip(1) {
+        let (block, rest) = part.split_once("```").context("the end of a block")?;
+        if block.starts_with("-- in database \"keyspan\"") {
+            operator.batch_execute(block).await.with_context(|| block.to_owned())?;
+            continue;
+        }
+        if tenant.is_none() {
+            let sql =
+                format!("CREATE ROLE transit LOGIN PASSWORD '{PASSWORD}'; ALTER DATABASE transit OWNER TO transit");
+            operator.batch_execute(&sql).await?;
+            tenant = Some(harness.connect("transit", "transit").await?);
+        }
+        let client = tenant.as_ref().context("a tenant")?;
+        let (before, last) = block.trim_end().trim_end_matches(';').rsplit_once(";\n").unwrap_or(("", block));
+        // Each alone, as psql sends them: several in one message are one transaction.
+        for statement in before.split(";\n") {
+            client.batch_execute(statement).await.with_context(|| statement.to_owned())?;
+        }
+        let expected = rest.trim_start().strip_prefix("```text\n").context("what the block gives")?;
+        let expected: Vec<&str> = expected.lines().take_while(|line| *line != "```").collect();
+        let found = rows(client, last).await.with_context(|| last.to_owned())?;
+        assert_eq!(found, expected, "{block}");
+        checked += 1;
+    }
+    assert!(checked >= 9, "{checked} blocks");
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<()> {
     let mut seen = 0;

@@ -225,11 +225,16 @@ files! { "tests/slt/postgres":
     held
     interval_columns
     interval_sums
+    introspection
     json
+    key_changes
+    kinds_of_statements
     materialized
     merge
     merged_columns
+    names
     nested_joins
+    numerics
     parameters
     private_tables
     qualifiers

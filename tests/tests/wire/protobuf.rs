@@ -111,6 +111,13 @@ async fn a_column_of_messages_is_a_jsonb() -> Result<()> {
                       WHERE payload->>'device' < 'b'";
         assert_eq!(rows(&alto, fields).await?, ["a|21.5|1.0"]);
         assert_eq!(rows(&alto, "SELECT k FROM t WHERE payload @> '{\"samples\": [2]}'").await?, ["4"]);
+        let explained = async |sql: &str| rows(&alto, &format!("EXPLAIN {sql}")).await;
+        let says = |lines: &[String], what: &str| lines.iter().any(|line| line.trim() == what);
+        assert!(says(&explained(fields).await?, "Fields: payload: airCelsius, device, position"));
+        assert!(says(&explained(all).await?, "Fields: payload: all"));
+        let both = "SELECT n, payload->>'at', payload FROM t WHERE k = 1";
+        assert_eq!(rows(&alto, both).await?, [format!("1|7|{}", &expected[0][2..])]);
+        assert_eq!(rows(&alto, "SELECT count(payload) FROM t WHERE payload ? 'device'").await?, ["2"]);
         assert_eq!(rows(&operator, "SELECT tenant, payload->>'device' FROM t WHERE k = 4").await?, ["alto|c"]);
         harness.engine().flush().await?;
     }

@@ -1,5 +1,5 @@
 //! Statistics of double precision as PostgreSQL computes them: `stddev`, `variance`, `corr`, `covar_pop`, `regr_slope`
-//! and their kin.
+//! and their kin. Deviations and variances of integers and numerics are [`exact`].
 //!
 //! DataFusion's differ in the last digits, take for NULL what is NaN, know no overflow, and those of a window's frame
 //! take from a running state what left the frame. Here all of them come of the same six [`Moments`], in the order of
@@ -9,9 +9,11 @@
 //! Technometrics 13, 1971, as in PostgreSQL's `float.c` since version 12.
 
 use super::{
+    exact::{self, ExactAggregate},
     floats::{self, Sliding},
     passes,
 };
+use crate::{functions::scalar_function::external, numeric};
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array},
     datatypes::{DataType, Field, FieldRef, Float64Type},
@@ -203,6 +205,18 @@ impl Kind {
         }
     }
 
+    /// The aggregate of integers and numerics, which is exact; `None` for those that are of doubles alone.
+    fn exact(self) -> Option<exact::Kind> {
+        let (sample, root) = match self {
+            Self::StddevSamp => (true, true),
+            Self::StddevPop => (false, true),
+            Self::VarSamp => (true, false),
+            Self::VarPop => (false, false),
+            _ => return None,
+        };
+        Some(exact::Kind::Spread { sample, root })
+    }
+
     fn returns(self) -> DataType {
         if self == Self::RegrCount { DataType::Int64 } else { DataType::Float64 }
     }
@@ -247,7 +261,7 @@ pub(crate) fn functions() -> [AggregateUDF; 16] {
         (Kind::RegrSyy, regr::regr_syy_udaf()),
         (Kind::RegrSxy, regr::regr_sxy_udaf()),
     ]
-    .map(|(kind, inner)| AggregateUDF::from(Statistic { kind, inner }))
+    .map(|(kind, inner)| AggregateUDF::from(Statistic { kind, inner, signature: super::open() }))
 }
 
 /// One of the functions, with the names and arguments of DataFusion's, which has those of distinct values.
@@ -255,6 +269,15 @@ pub(crate) fn functions() -> [AggregateUDF; 16] {
 struct Statistic {
     kind: Kind,
     inner: Arc<AggregateUDF>,
+    signature: Signature,
+}
+
+impl Statistic {
+    fn exact(&self, arguments: &[FieldRef], distinct: bool) -> Option<ExactAggregate> {
+        let [argument] = arguments else { return None };
+        let kind = self.kind.exact().filter(|kind| kind.takes(argument.data_type()))?;
+        Some(ExactAggregate { kind, distinct })
+    }
 }
 
 impl AggregateUDFImpl for Statistic {
@@ -265,24 +288,51 @@ impl AggregateUDFImpl for Statistic {
         self.inner.aliases()
     }
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.kind.returns())
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        let exact = self.kind.exact();
+        if let ([argument], Some(kind)) = (arguments, exact)
+            && kind.takes(argument)
+        {
+            return Ok(arguments.to_vec());
+        }
+        let takes = |data: &DataType| numeric::is_number(data) || data.is_null() || *data == DataType::Utf8;
+        let count = if exact.is_some() { 1 } else { 2 };
+        if arguments.len() != count || !arguments.iter().all(takes) {
+            return Err(external(crate::functions::undefined(self.name(), arguments)));
+        }
+        // Arrow casts no numeric of the exact form: a rule does.
+        let typed = |data: &DataType| if numeric::is_exact(data) { data.clone() } else { DataType::Float64 };
+        Ok(arguments.iter().map(typed).collect())
+    }
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        let exact = self.kind.exact().zip(arguments.first());
+        let is_exact = exact.is_some_and(|(kind, argument)| kind.takes(argument));
+        Ok(if is_exact { numeric::EXACT } else { self.kind.returns() })
     }
     fn is_nullable(&self) -> bool {
         self.kind != Kind::RegrCount
     }
-    fn default_value(&self, _: &DataType) -> Result<ScalarValue> {
+    fn default_value(&self, data: &DataType) -> Result<ScalarValue> {
+        if numeric::is_exact(data) {
+            return ScalarValue::try_from(data);
+        }
         self.kind.result(Moments::default()).map(|result| self.kind.scalar(result))
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return Ok(exact.one());
+        }
         if arguments.is_distinct {
             return self.inner.accumulator(arguments);
         }
         Ok(Box::new(One { kind: self.kind, moments: Moments::default() }))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if let Some(exact) = self.exact(arguments.input_fields, arguments.is_distinct) {
+            return Ok(exact.state_fields(arguments.name));
+        }
         if arguments.is_distinct {
             return self.inner.state_fields(arguments);
         }
@@ -293,10 +343,16 @@ impl AggregateUDFImpl for Statistic {
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
         !arguments.is_distinct
     }
-    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return Ok(exact.many());
+        }
         Ok(Box::new(Many { kind: self.kind, moments: Vec::new() }))
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
+            return Ok(exact.one());
+        }
         if arguments.is_distinct {
             return self.inner.create_sliding_accumulator(arguments);
         }

@@ -1,7 +1,6 @@
 //! DataFusion's accumulators with arguments or results cast to another type: [`Types`] says to which.
 //!
-//! Integers are widened where they are summed, which is what a bigint's sum is made of; averages are computed with a
-//! digit more than they show, and rounded to it. Of floating point numbers it is seen whether one was infinite: if none
+//! Integers are widened where they are summed, which is what a bigint's sum is made of. Of floating point numbers it is seen whether one was infinite: if none
 //! was, no result may be ([`floats`]).
 
 use super::floats;
@@ -21,16 +20,6 @@ pub(crate) fn summed(data: &DataType) -> DataType {
     match data {
         DataType::Int32 => DataType::Int64,
         DataType::Float32 => DataType::Float64,
-        other => other.clone(),
-    }
-}
-
-/// The type of a result for clients: one digit after the point less.
-pub(crate) fn client_type(inner: &DataType) -> DataType {
-    match inner {
-        DataType::Decimal128(precision, scale) if *scale > 0 && *precision > 1 => {
-            DataType::Decimal128(precision - 1, scale - 1)
-        }
         other => other.clone(),
     }
 }

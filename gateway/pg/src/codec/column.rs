@@ -147,17 +147,20 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Resul
         DataType::Float64 => each::<Float64Type>(array, float::write_f64),
         DataType::Decimal32(_, scale) => decimal::<Decimal32Type>(array, *scale, binary),
         DataType::Decimal64(_, scale) => decimal::<Decimal64Type>(array, *scale, binary),
-        // A numeric without digits of its own: it has as many after the point as its value needs.
-        DataType::Decimal128(types::NUMERIC_PRECISION, scale @ types::NUMERIC_SCALE) => {
-            bare_decimal(array, *scale, binary)
-        }
         DataType::Decimal128(_, scale) => decimal::<Decimal128Type>(array, *scale, binary),
         DataType::Decimal256(_, scale) => wide_decimal(array, *scale, binary),
         DataType::Utf8 => bytes!(array.as_string::<i32>(), Bytes::of_text(kind, binary)),
         DataType::LargeUtf8 => bytes!(array.as_string::<i64>(), Bytes::of_text(kind, binary)),
         DataType::Utf8View => bytes!(array.as_string_view(), Bytes::of_text(kind, binary)),
         DataType::Binary => bytes!(array.as_binary::<i32>(), Bytes::of_bytes(kind, binary, style)),
-        DataType::LargeBinary => bytes!(array.as_binary::<i64>(), Bytes::of_bytes(kind, binary, style)),
+        DataType::LargeBinary => {
+            let values = array.as_binary::<i64>().clone();
+            let write = if binary { numeric::write_exact_binary } else { numeric::write_exact_text };
+            Box::new(move |row, out: &mut BytesMut| {
+                write(values.value(row), out);
+                Ok(())
+            })
+        }
         DataType::BinaryView => bytes!(array.as_binary_view(), Bytes::of_bytes(kind, binary, style)),
         DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary(), Bytes::of_bytes(kind, binary, style)),
         DataType::Dictionary(_, value) => writer(&plain(array, value)?, kind, format, style)?,
@@ -264,17 +267,6 @@ where
 {
     let write = if binary { numeric::write_binary } else { numeric::write_text };
     each::<T>(array, move |value, out| write(value.into(), scale, out))
-}
-
-fn bare_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {
-    let write = if binary { numeric::write_binary } else { numeric::write_text };
-    each::<Decimal128Type>(array, move |value, out| {
-        let (mut unscaled, mut scale) = (value, scale);
-        while scale > 0 && unscaled % 10 == 0 {
-            (unscaled, scale) = (unscaled / 10, scale - 1);
-        }
-        write(unscaled, scale, out);
-    })
 }
 
 fn wide_decimal(array: &ArrayRef, scale: i8, binary: bool) -> Write {

@@ -96,10 +96,10 @@ fn scalar(array: &ArrayRef, kind: &Type, style: &Style) -> Result<Write> {
             out.put_slice(if is_true { b"true" } else { b"false" });
             Ok(())
         }),
-        Type::JSON | Type::JSONB | Type::INT2 | Type::INT4 | Type::INT8 | Type::OID | Type::NUMERIC => {
+        Type::JSON | Type::JSONB | Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
             Box::new(move |row, out| column.write(row, out))
         }
-        Type::FLOAT4 | Type::FLOAT8 => Box::new(move |row, out| {
+        Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => Box::new(move |row, out| {
             let at = out.len();
             column.write(row, out)?;
             // NaN and the infinities have letters that no other number has.

@@ -9,12 +9,16 @@ use bytes::{Buf, BufMut, BytesMut};
 const NEGATIVE: u16 = 0x4000;
 /// Sign of the binary numeric NaN.
 const NAN: u16 = 0xC000;
-/// Sign of infinity, and with [`NEGATIVE`]'s neighbour 0xF000 of its opposite.
+/// Sign of infinity.
 const INFINITY: u16 = 0xD000;
+/// Sign of its opposite.
+const MINUS_INFINITY: u16 = 0xF000;
 /// Groups of four digits in 64 bits.
 const GROUPS_MAX: usize = 5;
-/// Digits that a numeric in a parameter may have.
-const DIGITS_MAX: usize = 16_384;
+/// Digits that a numeric in a parameter may have before the point.
+const WHOLE_DIGITS_MAX: usize = 131_072;
+/// Digits after it.
+const SCALE_MAX: usize = 16_383;
 
 /// Writes an unscaled integer as text with `scale` digits after the point.
 #[inline]
@@ -82,6 +86,33 @@ pub fn write_digits_text(unscaled: &str, scale: i8, out: &mut BytesMut) {
 pub fn write_digits_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
     let mut text = BytesMut::new();
     write_digits_text(unscaled.strip_prefix('-').unwrap_or(unscaled), scale, &mut text);
+    write_text_binary(&text, unscaled.starts_with('-'), out);
+}
+
+/// Writes a value of the exact form as text.
+pub fn write_exact_text(bytes: &[u8], out: &mut BytesMut) {
+    out.put_slice(crate::numeric::text(bytes).as_bytes());
+}
+
+/// Writes the same in the binary form.
+pub fn write_exact_binary(bytes: &[u8], out: &mut BytesMut) {
+    let text = crate::numeric::text(bytes);
+    let special = match text.as_str() {
+        "NaN" => NAN,
+        "Infinity" => INFINITY,
+        "-Infinity" => MINUS_INFINITY,
+        _ => {
+            let digits = text.strip_prefix('-').unwrap_or(&text);
+            return write_text_binary(digits.as_bytes(), digits.len() < text.len(), out);
+        }
+    };
+    out.put_u32(0);
+    out.put_u16(special);
+    out.put_u16(0);
+}
+
+/// Writes decimal digits with a point among them in the binary form.
+fn write_text_binary(text: &[u8], negative: bool, out: &mut BytesMut) {
     let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
     let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or_default());
     let mut padded = vec![b'0'; (4 - whole.len() % 4) % 4];
@@ -94,26 +125,34 @@ pub fn write_digits_binary(unscaled: &str, scale: i8, out: &mut BytesMut) {
     let leading = groups.iter().take_while(|group| **group == 0).count();
     let end = groups.iter().rposition(|group| *group != 0).map_or(leading, |last| last + 1);
     let groups = &groups[leading.min(end)..end];
-    let weight = if groups.is_empty() { 0 } else { whole_groups as i16 - leading as i16 - 1 };
+    // At most 32,768 groups stand before the point.
+    let weight = if groups.is_empty() { 0 } else { (whole_groups as i32 - leading as i32 - 1) as i16 };
     out.put_u16(groups.len() as u16);
     out.put_i16(weight);
-    out.put_u16(if unscaled.starts_with('-') && !groups.is_empty() { NEGATIVE } else { 0 });
+    out.put_u16(if negative && !groups.is_empty() { NEGATIVE } else { 0 });
     out.put_u16(fraction.len() as u16);
     for group in groups {
         out.put_u16(*group);
     }
 }
 
-/// The text of a binary numeric; `None` for malformed bytes, `NaN` and the infinities.
+/// The text of a binary numeric; `None` for malformed bytes.
 pub fn text_of_binary(mut bytes: &[u8]) -> Option<String> {
     if bytes.len() < 8 {
         return None;
     }
     let (count, weight) = (usize::from(bytes.get_u16()), i32::from(bytes.get_i16()));
     let (sign, scale) = (bytes.get_u16(), usize::from(bytes.get_u16()));
-    let in_bounds = scale <= DIGITS_MAX && weight.unsigned_abs() as usize <= DIGITS_MAX / 4;
-    if bytes.len() != 2 * count || !in_bounds || sign & NAN == NAN || sign == INFINITY {
+    let in_bounds = scale <= SCALE_MAX && weight.unsigned_abs() as usize <= WHOLE_DIGITS_MAX / 4;
+    if bytes.len() != 2 * count || !in_bounds {
         return None;
+    }
+    match sign {
+        0 | NEGATIVE => {}
+        NAN => return Some("NaN".to_owned()),
+        INFINITY => return Some("Infinity".to_owned()),
+        MINUS_INFINITY => return Some("-Infinity".to_owned()),
+        _ => return None,
     }
     let groups: Vec<u16> = (0..count).map(|_| bytes.get_u16()).collect();
     if groups.iter().any(|group| *group > 9_999) {

@@ -41,6 +41,9 @@ pub fn decode(
     if value.data_type() == *target || *target == DataType::Null {
         return Ok(value);
     }
+    if crate::numeric::cast::converts(&value.data_type(), target) {
+        return Ok(crate::numeric::cast::convert_scalar(&value, target)?);
+    }
     let shown = || match format {
         Format::Text => format!("\"{}\"", String::from_utf8_lossy(bytes)),
         Format::Binary => format!("a binary value of {} bytes", bytes.len()),
@@ -108,16 +111,13 @@ fn of_text(text: &str, kind: &Type, target: &DataType, input: Input<'_>) -> Resu
         Type::OID => ScalarValue::UInt32(Some(integer(trimmed, kind)?)),
         Type::FLOAT4 => ScalarValue::Float32(Some(float(trimmed, kind)? as f32)),
         Type::FLOAT8 => ScalarValue::Float64(Some(float(trimmed, kind)?)),
-        Type::NUMERIC => {
-            trimmed.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(invalid)?;
-            match *target {
-                DataType::Decimal128(precision, scale) => {
-                    let number = parse::numeric(trimmed, precision, scale)?;
-                    ScalarValue::Decimal128(Some(number), precision, scale)
-                }
-                _ => ScalarValue::Utf8(Some(trimmed.to_owned())),
+        Type::NUMERIC => match *target {
+            DataType::Decimal128(precision, scale) => {
+                let number = parse::numeric(trimmed, precision, scale)?;
+                ScalarValue::Decimal128(Some(number), precision, scale)
             }
-        }
+            _ => ScalarValue::LargeBinary(Some(parse::exact(text)?.as_bytes().to_vec())),
+        },
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(invalid)?)),
         Type::UUID => uuid_value(*uuid::Uuid::parse_str(trimmed).map_err(|_| invalid())?.as_bytes(), target),
         Type::TIMESTAMP => micros_value(parse::timestamp(trimmed, false, input)?, kind),
@@ -243,7 +243,7 @@ fn of_binary(bytes: &[u8], kind: &Type, target: &DataType, input: Input<'_>) -> 
             ScalarValue::Float64(Some(number)) if number.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
             number => number,
         },
-        Type::NUMERIC => ScalarValue::Utf8(Some(numeric::text_of_binary(bytes).ok_or_else(invalid)?)),
+        Type::NUMERIC => of_text(&numeric::text_of_binary(bytes).ok_or_else(invalid)?, kind, target, input)?,
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
         Type::UUID => uuid_value(bytes.try_into().map_err(|_| invalid())?, target),
         Type::DATE => {

@@ -5,7 +5,7 @@ use crate::{
     error::{Result, SqlError, SqlState},
 };
 use arrow::datatypes::IntervalMonthDayNano;
-use keyspan_catalog::value::array;
+use keyspan_catalog::value::{array, exact::Exact};
 use std::{collections::BTreeMap, str::FromStr};
 
 fn invalid(kind: &str, text: &str) -> SqlError {
@@ -50,6 +50,15 @@ pub(crate) fn float<T: FromStr + Into<f64> + Copy>(text: &str, kind: &str) -> Re
     let value: T = trimmed.parse().map_err(|_| invalid(kind, text))?;
     let spelled = trimmed.bytes().any(|byte| matches!(byte, b'i' | b'I'));
     if value.into().is_infinite() && !spelled { Err(out_of_range(kind, text)) } else { Ok(value) }
+}
+
+/// A numeric of any number of digits.
+///
+/// # Errors
+/// 22P02, 22003
+pub fn exact(text: &str) -> Result<Exact> {
+    let exact = Exact::parse(text).ok_or_else(|| invalid("numeric", text))?;
+    Ok(exact?)
 }
 
 /// A numeric of a precision and scale, unscaled; rounded half away from zero.

@@ -40,6 +40,8 @@ pub fn texts(array: &ArrayRef, style: &Style) -> Result<StringViewArray> {
         | DataType::Interval(_)
         | DataType::List(_)
         | DataType::Struct(_)
+        | DataType::LargeBinary
+        | DataType::Decimal256(..)
         | DataType::Decimal128(..) => {
             return shown(array, style);
         }

@@ -1,6 +1,9 @@
 //! Types of a function's arguments, by types alone: DataFusion coerces them before it looks at values.
 
-use crate::types::{is_text, without_digits};
+use crate::{
+    numeric,
+    types::{is_text, without_digits},
+};
 use arrow::datatypes::{DataType, Field};
 use std::sync::Arc;
 
@@ -47,6 +50,12 @@ fn is_list(data: &DataType) -> bool {
 
 /// The first type that is not open, for all that are, unless it is text.
 fn same(types: &mut [DataType]) {
+    if let Some(common) = super::of_numbers(types.iter().filter(|data| !is_open(data)))
+        && types.iter().any(numeric::is_numeric)
+    {
+        types.fill(common);
+        return;
+    }
     let Some(known) = types.iter().find(|data| !is_open(data)).cloned() else { return };
     if is_text(&known) {
         return;
@@ -95,7 +104,7 @@ mod tests {
         let list = || DataType::List(Arc::new(Field::new_list_field(Int32, true)));
         check(Relation::Same, &[Utf8, Int32, Null], expect!["Int32 Int32 Int32"]);
         check(Relation::Same, &[Utf8, Utf8View], expect!["Utf8 Utf8View"]);
-        check(Relation::Same, &[DataType::Decimal128(4, 2), Utf8], expect!["Decimal128(38, 10) Decimal128(38, 10)"]);
+        check(Relation::Same, &[DataType::Decimal128(4, 2), Utf8], expect!["LargeBinary LargeBinary"]);
         check(Relation::Arrays, &[Utf8, list()], expect!["List(Int32) List(Int32)"]);
         check(Relation::ArrayFirst, &[list(), Utf8], expect!["List(Int32) Int32"]);
         check(Relation::ArrayLast, &[Int32, Null], expect!["Int32 List(Int32)"]);

@@ -90,6 +90,12 @@ fn ours(error: &(dyn Error + 'static)) -> SqlError {
         if let Some(found) = error.downcast_ref::<ParquetError>() {
             return of_parquet(found);
         }
+        // DataFusion's own functions of regular expressions hand it on.
+        if let Some(found) = error.downcast_ref::<regex::Error>() {
+            let why = found.to_string();
+            let message = format!("invalid regular expression: {}", why.lines().last().unwrap_or_default());
+            return SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message);
+        }
         cause = error.source();
     }
     SqlError::new(SqlState::INTERNAL_ERROR, tidy(&error.to_string()))

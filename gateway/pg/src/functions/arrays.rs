@@ -1,10 +1,13 @@
 //! What operators of arrays and intervals need and DataFusion's functions do not give: the order of two arrays, an
-//! array without its NULLs or the blanks at its items' ends, the lengths of intervals.
+//! array without its NULLs or the blanks at its items' ends, the lengths of intervals and the keys of numerics.
 //!
 //! None is a function of PostgreSQL; [`operators`](crate::plan::operators) and [`lengths`](crate::plan::interval_order)
 //! put them into plans.
 
-use crate::types::{self, INTERVAL, NUMERIC_PRECISION};
+use crate::{
+    numeric,
+    types::{self, INTERVAL, NUMERIC_PRECISION},
+};
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, Decimal128Array, Int32Array, ListArray, StringViewArray, UInt32Array, make_comparator,
@@ -94,8 +97,12 @@ impl ScalarUDFImpl for OfArrays {
         Ok(match self.kind {
             Kind::Order => DataType::Int32,
             Kind::WithoutNulls | Kind::WithoutBlanks => arguments[0].clone(),
-            Kind::Micros if matches!(arguments[0], DataType::List(_)) => types::list_of(LENGTH),
-            Kind::Micros => LENGTH,
+            Kind::Micros => match &arguments[0] {
+                DataType::List(item) if numeric::is_exact(item.data_type()) => types::list_of(DataType::Binary),
+                DataType::List(_) => types::list_of(LENGTH),
+                data if numeric::is_exact(data) => DataType::Binary,
+                _ => LENGTH,
+            },
         })
     }
 
@@ -121,24 +128,28 @@ impl ScalarUDFImpl for OfArrays {
     }
 }
 
-/// Whether values of a type are compared by their lengths: intervals, and arrays of them.
+/// Whether values of a type are compared by their lengths, as intervals, or by their keys, as numerics of the exact form
+/// are; so are arrays of them.
 pub fn has_length(data: &DataType) -> bool {
     match data {
         DataType::Interval(_) => true,
-        DataType::List(item) => matches!(item.data_type(), DataType::Interval(_)),
-        _ => false,
+        DataType::List(item) => has_length(item.data_type()) && !item.data_type().is_nested(),
+        data => numeric::is_exact(data),
     }
 }
 
-/// Intervals, or arrays of them, as their lengths; others as they are.
+/// Intervals, or arrays of them, as their lengths, numerics as their keys; others as they are.
 fn lengths(array: &ArrayRef) -> Result<ArrayRef> {
     if let Some(list) = array.as_list_opt::<i32>() {
         if !has_length(array.data_type()) {
             return Ok(Arc::clone(array));
         }
-        let item = Arc::new(Field::new_list_field(LENGTH, true));
         let values = lengths(list.values())?;
+        let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
         return Ok(Arc::new(ListArray::try_new(item, list.offsets().clone(), values, list.nulls().cloned())?));
+    }
+    if numeric::is_exact(array.data_type()) {
+        return super::numeric::keys(array);
     }
     if !matches!(array.data_type(), DataType::Interval(_) | DataType::Duration(_) | DataType::Null) {
         return Ok(Arc::clone(array));

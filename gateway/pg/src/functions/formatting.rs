@@ -11,7 +11,7 @@ use super::scalar_function::{external, nullable, returns_text, strict, text_outp
 use crate::{
     datetime::Style,
     error::{SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::ScalarUDF, scalar::ScalarValue};
@@ -43,7 +43,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                     time::written_span(span.months, span.days, span.nanoseconds / 1_000, &template)
                 }
                 ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
-                value if value.data_type().is_numeric() => {
+                value if numeric::is_number(&value.data_type()) => {
                     let plain = text_output(value, &call.fields[0], call.options)?.unwrap_or_default();
                     number::written(&plain, &template).map_err(external)?
                 }
@@ -59,12 +59,13 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         strict(
             "to_number",
             2..=2,
-            |_| nullable(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
+            |_| nullable(numeric::EXACT),
             |call| {
                 let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
                 let template = text_output(&call.values[1], &call.fields[1], call.options)?.unwrap_or_default();
                 let plain = number::read(&text, &template)?;
-                ScalarValue::Utf8(Some(plain)).cast_to(call.returns.data_type())
+                let exact = crate::codec::parse::exact(&plain).map_err(external)?;
+                Ok(ScalarValue::LargeBinary(Some(exact.as_bytes().to_vec())))
             },
         ),
         strict(

@@ -6,6 +6,7 @@
 //! parses nothing else. What changes a value parses it whole ([`change`]); [`make`] writes values of SQL as JSON.
 
 pub mod change;
+mod columns;
 pub mod make;
 pub mod scan;
 
@@ -21,7 +22,7 @@ use crate::{
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use scan::Part;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Whether a field is json or jsonb, and which.
 pub fn kind(field: &Field) -> Option<&str> {
@@ -84,15 +85,15 @@ fn found_at(call: &Call, path: &[String]) -> Result<Option<String>> {
 fn as_text(part: Option<String>) -> Result<ScalarValue> {
     match part {
         None => text(None),
-        Some(part) => text(scan::content(&part).map_err(external)?),
+        Some(part) => text(scan::content(&part).map_err(external)?.map(Cow::into_owned)),
     }
 }
 
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
 fn operators() -> [RowFunction; 13] {
     [
-        strict("json_get", 2..=2, like_first, |call| text(found(call)?)),
-        strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)),
+        strict("json_get", 2..=2, like_first, |call| text(found(call)?)).with_columns(columns::get),
+        strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)).with_columns(columns::get_text),
         strict("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
         strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
         strict("jsonb_contains", 2..=2, returns_boolean, |call| {
@@ -102,7 +103,8 @@ fn operators() -> [RowFunction; 13] {
         strict("jsonb_exists", 2..=2, returns_boolean, |call| {
             let keys = [argument(call, 1)?];
             Ok(ScalarValue::Boolean(Some(change::exists(&argument(call, 0)?, &keys)?.iter().all(|found| *found))))
-        }),
+        })
+        .with_columns(columns::exists),
         strict("jsonb_exists_any", 2..=2, returns_boolean, |call| {
             let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
             Ok(ScalarValue::Boolean(Some(found.iter().any(|found| *found))))
@@ -141,7 +143,7 @@ fn operators() -> [RowFunction; 13] {
         strict("json_array_texts", 1..=1, returns_texts, |call| {
             let items = array_items(call)?;
             let texts = items.iter().map(|item| scan::content(item).map_err(external)).collect::<Result<Vec<_>>>()?;
-            Ok(scalar_function::text_list(texts))
+            Ok(scalar_function::text_list(texts.into_iter().map(|text| text.map(Cow::into_owned))))
         }),
     ]
 }
@@ -194,7 +196,8 @@ fn lists() -> [RowFunction; 3] {
         ),
         strict("json_member_texts", 1..=1, returns_texts, |call| {
             let members = members(call)?;
-            let texts = members.iter().map(|(_, value)| scan::content(value).map_err(external));
+            let texts =
+                members.iter().map(|(_, value)| Ok(scan::content(value).map_err(external)?.map(Cow::into_owned)));
             Ok(scalar_function::text_list(texts.collect::<Result<Vec<_>>>()?))
         }),
     ]

@@ -45,7 +45,7 @@ fn item_type(fields: &[FieldRef]) -> Result<FieldRef> {
 }
 
 /// The items of the first argument in order, without NULLs.
-fn sorted(call: &Call) -> Vec<ScalarValue> {
+pub(super) fn sorted(call: &Call) -> Vec<ScalarValue> {
     let mut all = items(&call.values[0]).unwrap_or_default();
     all.retain(|value| !value.is_null());
     all.sort_by(order);
@@ -265,24 +265,6 @@ fn list_mode(call: &Call) -> Result<ScalarValue> {
     best.map_or_else(|| ScalarValue::try_from(call.returns.data_type()), Ok)
 }
 
-fn list_percentile(call: &Call) -> Result<ScalarValue> {
-    let part = match call.values[1].cast_to(&DataType::Float64)? {
-        ScalarValue::Float64(Some(part)) if (0.0..=1.0).contains(&part) => part,
-        other => {
-            let message = format!("percentile value {other} is not between 0 and 1");
-            return Err(external(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)));
-        }
-    };
-    let mut sorted = sorted(call);
-    if super::bool_of(&call.values[2]) == Some(true) {
-        sorted.reverse();
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the list's length")]
-    let position = (part * sorted.len() as f64).ceil() as usize;
-    let value = sorted.get(position.max(1) - 1).cloned();
-    value.map_or_else(|| ScalarValue::try_from(call.returns.data_type()), Ok)
-}
-
 /// The subscripts along a dimension, backwards where the third argument is true.
 fn subscripts(call: &Call) -> Result<ScalarValue> {
     let mut all: Vec<i32> = bounds(call).into_iter().flat_map(|(lower, upper)| lower..=upper).collect();
@@ -334,7 +316,7 @@ fn integers(all: impl IntoIterator<Item = i32>) -> ScalarValue {
 
 /// The functions. Those that are strict have no `with_nulls`.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 24] = [
+    let all: [RowFunction; 23] = [
         strict("array_dims", 1..=1, |fields| of_array("array_dims", fields, nullable(DataType::Utf8View)?), array_dims),
         strict("array_length", 2..=2, returns_integer, array_length),
         strict("array_lower", 2..=2, returns_integer, |call| {
@@ -385,7 +367,6 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         strict("list_mode", 1..=1, item_type, list_mode),
         // `ARRAY(SELECT …)` of no rows, which an aggregate calls NULL.
         strict("list_or_empty", 1..=1, same_as_first, list_or_empty).with_nulls(),
-        strict("list_percentile", 3..=3, item_type, list_percentile),
         // `n` in `a[n]`, and `a[2:3]`.
         strict("list_place", 1..=1, |_| nullable(DataType::Int64), list_position),
         strict("list_slice_of", 3..=3, same_as_first, sliced),

@@ -1,7 +1,7 @@
 //! Functions that operators and rules of the planner put into plans, each under its Rust name: no rule asks a registry,
 //! which would need the planner to be there first.
 
-use super::{json, lists, numbers, times};
+use super::{json, lists, times};
 use datafusion::logical_expr::ScalarUDF;
 use std::sync::{Arc, LazyLock};
 
@@ -44,7 +44,6 @@ planned! {
     extract_seconds = "pg_extract_6" of times;
     extract_milliseconds = "pg_extract_3" of times;
     extract_whole = "pg_extract_0" of times;
-    numeric_divide = "numeric_divide" of numbers;
 }
 
 fn only(mut functions: impl Iterator<Item = Arc<ScalarUDF>>, name: &str) -> Arc<ScalarUDF> {

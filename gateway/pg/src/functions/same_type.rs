@@ -6,7 +6,10 @@
 //! and arrays, which DataFusion compares otherwise than PostgreSQL, are compared here.
 
 use super::arrays::{comparator, has_length};
-use crate::common_type::arguments::{Relation, is_open, settled};
+use crate::{
+    common_type::arguments::{Relation, is_open, settled},
+    numeric,
+};
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     compute::{kernels::zip::zip, nullif},
@@ -88,6 +91,13 @@ impl ScalarUDFImpl for SameType {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let settled_types = settled(self.kind.relation(), types);
+        // Arrow knows no cast of numbers to the exact form; a rule puts ours around the arguments.
+        if settled_types.iter().chain(types).any(numeric::is_exact) {
+            let typed = settled_types.iter().zip(types);
+            let open = |(to, from): (&DataType, &DataType)| if is_open(from) { to.clone() } else { from.clone() };
+            return Ok(typed.map(open).collect());
+        }
         let fields: Vec<FieldRef> =
             settled(self.kind.relation(), types).into_iter().map(|data| Arc::new(Field::new("", data, true))).collect();
         let agrees = |field: &FieldRef| field.data_type() == fields[0].data_type() && !is_open(field.data_type());

@@ -12,7 +12,10 @@ use crate::{
     error::SqlError,
     types,
 };
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::{
+    array::ArrayRef,
+    datatypes::{DataType, Field, FieldRef},
+};
 use bytes::BytesMut;
 use datafusion::{
     config::ConfigOptions,
@@ -48,6 +51,8 @@ pub struct Call<'a> {
 
 type Returns = fn(&[FieldRef]) -> Result<FieldRef>;
 type Run = fn(&Call) -> Result<ScalarValue>;
+/// Computes a whole column, if it can of these arguments.
+pub type RunOnColumns = fn(&[ColumnarValue], Option<&CancelFlag>) -> Result<Option<ArrayRef>>;
 type RunOnValues = Box<dyn Fn(&[ScalarValue], &ConfigOptions) -> Result<ScalarValue> + Send + Sync>;
 
 /// The type of a result.
@@ -81,6 +86,7 @@ pub struct RowFunction {
     strict: bool,
     returns: Returned,
     body: Body,
+    columns: Option<RunOnColumns>,
 }
 
 impl PartialEq for RowFunction {
@@ -103,7 +109,7 @@ fn function(
 ) -> RowFunction {
     let one = |count| if count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(count) };
     let signature = Signature::one_of(arity.map(one).collect(), volatility);
-    RowFunction { name, aliases: Vec::new(), signature, strict, returns, body }
+    RowFunction { name, aliases: Vec::new(), signature, strict, returns, body, columns: None }
 }
 
 /// A function of `arity` arguments with a result of one type, stable within a statement. It is called with NULLs too.
@@ -148,6 +154,13 @@ impl RowFunction {
             *field = Arc::new(types::named(field.as_ref().clone(), type_name));
         }
         self
+    }
+
+    /// A way to compute whole columns, where it matters: its results are those of the function of a row, and have no
+    /// more bytes than its arguments.
+    #[must_use]
+    pub fn with_columns(self, run: RunOnColumns) -> Self {
+        Self { columns: Some(run), ..self }
     }
 
     /// Other names of the function.
@@ -205,6 +218,11 @@ impl ScalarUDFImpl for RowFunction {
         let mut results = Vec::with_capacity(rows);
         let (bound, mut bytes) = (ResultBytes::within(options), 0_u64);
         let cancelled = CancelFlag::within(options);
+        if let Some(run) = self.columns
+            && let Some(results) = run(&arguments.args, cancelled)?
+        {
+            return Ok(ColumnarValue::Array(results));
+        }
         for row in 0..rows {
             cancelled.map_or(Ok(()), CancelFlag::check)?;
             let values = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;

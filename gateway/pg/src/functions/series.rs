@@ -1,9 +1,10 @@
-//! `generate_series` as a list, of whole numbers and of timestamps.
+//! `generate_series` as a list, of whole numbers, of numerics and of timestamps.
 
 use super::scalar_function::{Call, external, nullable};
 use crate::{
     datetime::{Input, arithmetic},
     error::{SqlError, SqlState},
+    numeric::{self, column::number_of_scalar, number::Number},
     types::{TIMESTAMP, list_of, timestamptz},
 };
 use arrow::datatypes::{DataType, FieldRef};
@@ -20,6 +21,7 @@ pub(super) fn series_type(fields: &[FieldRef]) -> Result<FieldRef> {
     nullable(list_of(match () {
         () if has(|data| matches!(data, DataType::Timestamp(_, Some(_)) | DataType::Date32)) => timestamptz(),
         () if has(|data| matches!(data, DataType::Timestamp(..))) => TIMESTAMP,
+        () if fields.iter().any(|field| numeric::is_numeric(field.data_type())) => numeric::EXACT,
         () if has(|data| matches!(data, DataType::Int64 | DataType::UInt64)) => DataType::Int64,
         () if has(DataType::is_integer) => DataType::Int32,
         () => {
@@ -50,6 +52,8 @@ pub(super) fn series(call: &Call) -> Result<ScalarValue> {
         let end = |at: usize| super::int_of(&call.values[at]).unwrap_or(0);
         let (start, stop, step) = (end(0), end(1), call.values.get(2).map_or(Some(1), super::int_of).unwrap_or(1));
         whole(start, stop, step)?.into_iter().map(|int| ScalarValue::Int64(Some(int)).cast_to(item)).collect()
+    } else if numeric::is_exact(item) {
+        numbers(call)
     } else {
         timestamps(call, item)
     };
@@ -68,6 +72,35 @@ fn whole(start: i64, stop: i64, step: i64) -> Result<Vec<i64>> {
         }
         all.push(int);
         next = int.checked_add(step);
+    }
+    Ok(all)
+}
+
+fn numbers(call: &Call) -> Result<Vec<ScalarValue>> {
+    let number = |at: usize| call.values.get(at).map_or(Ok(None), number_of_scalar);
+    let (Some(start), Some(stop)) = (number(0)?, number(1)?) else { return Ok(Vec::new()) };
+    let step = number(2)?.unwrap_or_else(|| Number::integer(1));
+    for (value, name) in [(&start, "start"), (&stop, "stop"), (&step, "step size")] {
+        let wrong = match value {
+            Number::NaN => "NaN",
+            Number::Infinity { .. } => "infinity",
+            Number::Finite(_) => continue,
+        };
+        let message = format!("{name} value cannot be {wrong}").replace("size value", "size");
+        return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+    }
+    let direction = match step.signum() {
+        0 => return Err(no_step()),
+        sign => sign,
+    };
+    let mut all = Vec::new();
+    let mut next = start;
+    while next.compare(&stop) as i32 * direction <= 0 {
+        if all.len() == SERIES_ITEMS_MAX {
+            return Err(too_long());
+        }
+        all.push(numeric::column::scalar(&next).map_err(external)?);
+        next = next.plus(&step);
     }
     Ok(all)
 }

@@ -65,6 +65,20 @@ impl Span {
         sum.scaled(|part| part / count as f64).ok_or_else(out_of_range)?.value()
     }
 
+    /// The interval at a share of the way from one to another.
+    ///
+    /// # Errors
+    /// 22008.
+    pub(crate) fn between(low: &ScalarValue, high: &ScalarValue, share: f64) -> Result<ScalarValue> {
+        let Some((low, high)) = Self::of(low).zip(Self::of(high)) else { return ScalarValue::try_from(&INTERVAL) };
+        let way = |low: i64, high: i64| high.checked_sub(low);
+        let whole = way(low.0, high.0).zip(way(low.1, high.1)).zip(way(low.2, high.2));
+        let part = whole.and_then(|((months, days), micros)| Self(months, days, micros).times(share));
+        let Self(months, days, micros) = part.ok_or_else(out_of_range)?;
+        let micros = low.2.checked_add(micros).ok_or_else(out_of_range)?;
+        Self(low.0.saturating_add(months), low.1.saturating_add(days), micros).value()
+    }
+
     /// A multiple of it.
     fn times(self, factor: f64) -> Option<Self> {
         self.scaled(|part| part * factor)
@@ -103,9 +117,10 @@ fn micros_of(value: &ScalarValue, input: Input<'_>) -> Option<i64> {
     match value {
         ScalarValue::TimestampMicrosecond(Some(micros), Some(_)) => input.style.zone.to_local(*micros),
         ScalarValue::TimestampMicrosecond(micros, _) => *micros,
-        ScalarValue::Date32(Some(i32::MAX)) => Some(i64::MAX),
+        // The infinities, and days beyond the range of timestamps, are the ends of it.
         ScalarValue::Date32(Some(i32::MIN)) => Some(i64::MIN),
-        ScalarValue::Date32(Some(days)) => Some(i64::from(*days) * MICROS_PER_DAY),
+        ScalarValue::Date32(Some(i32::MAX)) => Some(i64::MAX),
+        ScalarValue::Date32(Some(days)) => Some(i64::from(*days).saturating_mul(MICROS_PER_DAY)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => parse::timestamp(text, false, input).ok(),
         _ => None,
     }

@@ -67,9 +67,16 @@ impl AnalyzerRule for Correlated {
         let mut made = 0;
         let rewritten = plan.transform_up(|node| {
             let node = self.within(node, options)?;
-            if !is_open(&node)? || (!self.always && !draws(&node)? && runs(&node, options)) {
+            if !is_open(&node)? || self.is_left(&node, options)? {
                 return Ok(Transformed::no(node));
             }
+            let node = match &node {
+                LogicalPlan::Filter(filter) if !self.always => match self.apart(filter, options)? {
+                    Apart::Nothing(whole) => return Ok(Transformed::yes(whole)),
+                    Apart::Open(open) => open,
+                },
+                _ => node,
+            };
             Ok(match applied(&node, &mut made)? {
                 Some(applied) => Transformed::yes(applied),
                 None => Transformed::no(node),
@@ -79,7 +86,49 @@ impl AnalyzerRule for Correlated {
     }
 }
 
+/// A filter whose conjuncts are filters of their own.
+enum Apart {
+    /// All are left to DataFusion.
+    Nothing(LogicalPlan),
+    /// The topmost filter has conjuncts that are not.
+    Open(LogicalPlan),
+}
+
 impl Correlated {
+    /// Whether a node is left to DataFusion, which makes joins of its subqueries.
+    fn is_left(&self, node: &LogicalPlan, options: &ConfigOptions) -> Result<bool> {
+        Ok(!self.always && !draws(node)? && runs(node, options))
+    }
+
+    /// A filter cut in three: conditions without subqueries, over them those that DataFusion makes joins of, one by
+    /// one, and the others above, where the fewest rows are left: one that it cannot run must not keep it from joins.
+    fn apart(&self, filter: &Filter, options: &ConfigOptions) -> Result<Apart> {
+        let conjuncts = split_conjunction(&filter.predicate).into_iter().cloned();
+        let (mut plain, mut open) = (Vec::new(), Vec::new());
+        for conjunct in conjuncts {
+            let alone = LogicalPlan::Filter(Filter::try_new(conjunct.clone(), Arc::clone(&filter.input))?);
+            if is_open(&alone)? { open.push((conjunct, alone)) } else { plain.push(conjunct) }
+        }
+        let (mut joined, mut rest) = (Vec::new(), Vec::new());
+        for (conjunct, alone) in open {
+            if self.is_left(&alone, options)? { joined.push(conjunct) } else { rest.push(conjunct) }
+        }
+        let over = |input: LogicalPlan, conditions: Option<Expr>| -> Result<LogicalPlan> {
+            Ok(match conditions {
+                Some(conditions) => LogicalPlan::Filter(Filter::try_new(conditions, Arc::new(input))?),
+                None => input,
+            })
+        };
+        let mut plan = over(filter.input.as_ref().clone(), conjunction(plain))?;
+        for conjunct in joined {
+            plan = over(plan, Some(conjunct))?;
+        }
+        Ok(match conjunction(rest) {
+            None => Apart::Nothing(plan),
+            rest => Apart::Open(over(plan, rest)?),
+        })
+    }
+
     /// The subqueries of a node that name nothing outside are queries of their own.
     fn within(&self, node: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
@@ -209,7 +258,8 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
     let Ok(optimized) = Optimizer::new().optimize(plan.clone(), &context, |_, _| {}) else { return false };
     let mut left = false;
     let walked = optimized.apply_with_subqueries(|node| {
-        left |= matches!(node, LogicalPlan::Subquery(_));
+        // One that names nothing outside is run once, before the others.
+        left |= matches!(node, LogicalPlan::Subquery(subquery) if !outer_columns::free(&subquery.subquery).is_empty());
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 left |= matches!(
@@ -237,7 +287,7 @@ fn applied(node: &LogicalPlan, made: &mut usize) -> Result<Option<LogicalPlan>> 
                     Ok(applied.map_or_else(|| Transformed::no(node), Transformed::yes))
                 })
                 .map(|moved| Some(moved.data)),
-            None => Ok(None),
+            None => in_sides(join, made),
         },
         LogicalPlan::Sort(sort) if let Some(moved) = before_projection(sort)? => moved
             .transform_up(|node| {
@@ -466,6 +516,53 @@ fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
         (JoinType::Inner, Some(moved)) => LogicalPlan::Filter(Filter::new(moved, Arc::new(joined))),
         _ => joined,
     }))
+}
+
+/// A join whose conditions have subqueries that name columns of one side only: their values become columns of that
+/// side. `None` where one names columns of both, or of neither.
+fn in_sides(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
+    let Some(mut filter) = join.filter.clone() else { return Ok(None) };
+    if !matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full) {
+        return Ok(None);
+    }
+    let names_only = |expr: &Expr, schema: &DFSchema| {
+        let of = |plan: &LogicalPlan| outer_columns::free(plan).iter().all(|(_, column)| schema.has_column(column));
+        match expr {
+            Expr::ScalarSubquery(subquery) | Expr::Exists(Exists { subquery, .. }) => of(&subquery.subquery),
+            Expr::InSubquery(InSubquery { expr, subquery, .. }) => {
+                of(&subquery.subquery) && outer_columns::needs_only(expr, schema)
+            }
+            _ => false,
+        }
+    };
+    let mut sides = Vec::with_capacity(2);
+    for side in [&join.left, &join.right] {
+        let mut below = Below { input: side.as_ref().clone(), known: HashMap::new(), made };
+        let replaced = filter.transform_up(|expr| match names_only(&expr, side.schema()) {
+            true => below.replaced(expr),
+            false => Ok(Transformed::no(expr)),
+        })?;
+        filter = replaced.data;
+        sides.push(Arc::new(below.input));
+    }
+    let is_left = |expr: &Expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_)));
+    if filter.exists(is_left)? {
+        return Ok(None);
+    }
+    let [left, right] = <[Arc<LogicalPlan>; 2]>::try_from(sides)
+        .map_err(|_| datafusion::common::internal_datafusion_err!("a join has two sides"))?;
+    let joined = Join::try_new(
+        left,
+        right,
+        join.on.clone(),
+        Some(filter),
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    let shown = join.schema.columns().into_iter().map(Expr::Column);
+    LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(shown)?.build().map(Some)
 }
 
 /// The field of a value that may be NULL.

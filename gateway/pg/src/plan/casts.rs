@@ -7,6 +7,7 @@
 use crate::{
     datetime::Input,
     error::SqlError,
+    numeric,
     types::{self, TYPE_KEY, is_text, sql_type},
 };
 use arrow::{
@@ -29,7 +30,10 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use keyspan_catalog::{SqlType, value::calendar::MICROS_PER_DAY};
+use keyspan_catalog::{
+    SqlType,
+    value::{calendar::MICROS_PER_DAY, cut_name},
+};
 use std::sync::Arc;
 
 /// A cast to a type.
@@ -51,6 +55,11 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             let item = types::item_field(target).map(Arc::new);
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
+        (from, to) if numeric::cast::converts(from, to) => true,
+        // What does not fit is refused in PostgreSQL's words.
+        (DataType::Decimal128(p, s), DataType::Decimal128(precision, scale)) => {
+            i32::from(*precision) - i32::from(*scale) < i32::from(*p) - i32::from(*s)
+        }
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (
@@ -65,7 +74,9 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Interval(_)
             | DataType::List(_)
             | DataType::Struct(_)
-            | DataType::Decimal128(..),
+            | DataType::LargeBinary
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..),
             to,
         ) => is_text(to),
         (_, to) if is_text(to) => has_length(named),
@@ -79,7 +90,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
 
 /// Whether a type of texts has a length, to which a cast cuts.
 fn has_length(named: &str) -> bool {
-    named.starts_with("character varying(") || named.starts_with("character(")
+    named.starts_with("character varying(") || named.starts_with("character(") || named == "name"
 }
 
 /// Types whose texts we read ourselves.
@@ -94,6 +105,8 @@ fn is_read(data: &DataType) -> bool {
             | DataType::Float32
             | DataType::Float64
             | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
+            | DataType::LargeBinary
             | DataType::Binary
             | DataType::FixedSizeBinary(16)
             | DataType::Date32
@@ -157,6 +170,9 @@ pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<Arr
     if super::zoned::crosses(from, target.data_type()) && !input.style.zone.is_utc() {
         return super::zoned::in_zone(array, target.data_type(), input.style);
     }
+    if numeric::cast::converts(from, target.data_type()) {
+        return numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external);
+    }
     match from {
         DataType::Float32 | DataType::Float64 => {
             let floats = arrow::compute::cast(array, &DataType::Float64)?;
@@ -172,6 +188,15 @@ pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<Arr
             let times = array.as_primitive::<Time64MicrosecondType>();
             let span = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
             Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(span)))
+        }
+        DataType::Decimal128(..) if matches!(target.data_type(), DataType::Decimal128(..)) => {
+            let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+            match arrow::compute::cast_with_options(array, target.data_type(), &options) {
+                Ok(cast) => Ok(cast),
+                Err(_) => {
+                    numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external)
+                }
+            }
         }
         DataType::Decimal128(_, scale) => {
             // Arrow rounds half away from zero when it lessens the scale, as PostgreSQL does.
@@ -270,6 +295,11 @@ fn read<'a>(
             }
             Ok(Arc::new(values.finish().with_precision_and_scale(precision, scale)?))
         }
+        DataType::LargeBinary | DataType::Decimal256(..) => {
+            let exact = |text: Option<&str>| text.map(crate::codec::parse::exact).transpose();
+            let array = numeric::column::collect(texts.map(exact)).map_err(external)?;
+            numeric::cast::convert(&array, target.data_type(), types::exact_digits(target)).map_err(external)
+        }
         DataType::Binary => {
             let mut values = BinaryBuilder::with_capacity(rows, 0);
             for text in texts {
@@ -323,6 +353,7 @@ fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> 
             }
             Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(external)?),
             Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
+            Some(SqlType::Name) => values.append_value(cut_name(text)),
             // Without the blanks at its end, as it is stored.
             Some(SqlType::Char(length)) => values.append_value(first(text, length).trim_end_matches(' ')),
             _ => values.append_value(text),

@@ -1,16 +1,19 @@
-//! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`.
+//! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`. Numerics of the exact form,
+//! which differ in the digits that they show, are compared by their [`key`]: `1.1` equals `1.10`.
 //!
 //! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
 //! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
 //! ON, conditions of joins. What groups by an interval groups by its length, and shows the first interval of each
 //! group; `DISTINCT` is such a grouping; `min` and `max` are the first by length. Of arrays of intervals so are the
-//! items. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
+//! items. The same holds for numerics and their keys, but that their bytes have an order. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
 
 use crate::{
     functions::{
         arrays::{array_order, has_length},
         interval_micros,
+        numeric::{key, trim},
     },
+    numeric,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -24,7 +27,7 @@ use datafusion::{
     functions_aggregate::{first_last::first_value_udaf, min_max::max_udaf},
     logical_expr::{
         Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan,
-        LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery,
+        LogicalPlanBuilder, Operator, Sort, SortExpr, Subquery, Union,
         expr::{AggregateFunction, AggregateFunctionParams, InSubquery, WindowFunctionDefinition},
         expr_rewriter::NamePreserver,
         utils::merge_schema,
@@ -60,7 +63,16 @@ fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
 
 /// The length of an interval; another expression as it is.
 fn length(expr: Expr, schema: &DFSchema) -> Expr {
-    if is_interval(&expr, schema) { interval_micros().call(vec![expr]) } else { expr }
+    match expr.get_type(schema) {
+        Ok(data) if numeric::is_exact(&data) => key().call(vec![expr]),
+        Ok(data) if has_length(&data) => interval_micros().call(vec![expr]),
+        _ => expr,
+    }
+}
+
+/// Whether it is a numeric of the exact form, whose bytes have an order.
+fn is_exact(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|data| numeric::is_exact(&data))
 }
 
 /// Functions that look for items of an array: for one, or for those of another.
@@ -81,7 +93,7 @@ fn extreme(expr: Expr, schema: &DFSchema) -> Expr {
 fn lengths(exprs: &mut [Expr], schema: &DFSchema) -> bool {
     let mut any = false;
     for expr in exprs.iter_mut().filter(|expr| is_interval(expr, schema)) {
-        *expr = interval_micros().call(vec![std::mem::take(expr)]);
+        *expr = length(std::mem::take(expr), schema);
         any = true;
     }
     any
@@ -90,7 +102,7 @@ fn lengths(exprs: &mut [Expr], schema: &DFSchema) -> bool {
 fn sort_lengths(orders: &mut [SortExpr], schema: &DFSchema) -> bool {
     let mut any = false;
     for order in orders.iter_mut().filter(|order| is_interval(&order.expr, schema)) {
-        order.expr = interval_micros().call(vec![std::mem::take(&mut order.expr)]);
+        order.expr = length(std::mem::take(&mut order.expr), schema);
         any = true;
     }
     any
@@ -108,7 +120,10 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let plan = if was { plan.data.recompute_schema()? } else { plan.data };
     let (plan, is) = match plan {
         LogicalPlan::Sort(Sort { mut expr, input, fetch }) => {
-            let is = sort_lengths(&mut expr, &schema);
+            // Which of equal values is first does not matter where nothing is ordered after them.
+            let last = usize::from(expr.last().is_some_and(|order| is_exact(&order.expr, &schema)));
+            let ordered = expr.len() - last;
+            let is = sort_lengths(&mut expr[..ordered], &schema);
             (LogicalPlan::Sort(Sort { expr, input, fetch }), is)
         }
         LogicalPlan::Join(Join {
@@ -151,8 +166,15 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let LogicalPlan::Aggregate(aggregate) = grouped else { return Ok(Transformed::yes(grouped)) };
             (grouped_by_length(aggregate)?, true)
         }
+        // A distinct query below may be grouped by now, and what is shown of a group may be NULL as far as is known.
+        LogicalPlan::Union(union) if has_interval(&union.schema) => {
+            let union = Union::try_new_with_loose_types(union.inputs)?;
+            (LogicalPlan::Union(union), true)
+        }
         LogicalPlan::Aggregate(aggregate) if has_interval_in_sets(&aggregate) => {
-            let error = crate::error::SqlError::unsupported("an interval in GROUPING SETS, ROLLUP and CUBE");
+            let error = crate::error::SqlError::unsupported(
+                "an interval or a numeric without digits in GROUPING SETS, ROLLUP and CUBE",
+            );
             return Err(datafusion::error::DataFusionError::External(Box::new(error)));
         }
         LogicalPlan::Aggregate(aggregate) if groups_by_interval(&aggregate) => (grouped_by_length(aggregate)?, true),
@@ -222,7 +244,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             is |= sort_lengths(&mut call.params.order_by, schema);
             if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
                 && matches!(function.name(), "min" | "max")
-                && call.params.args.iter().any(|arg| is_interval(arg, schema))
+                && call.params.args.iter().any(|arg| is_interval(arg, schema) && !is_exact(arg, schema))
             {
                 let what = format!("{} of intervals as a window function", function.name());
                 let error = crate::error::SqlError::unsupported(what);
@@ -239,6 +261,12 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
     let mut is = sort_lengths(&mut call.params.order_by, schema);
     let is_extreme = matches!(call.func.name(), "min" | "max");
     match call.params.args.as_mut_slice() {
+        [of] if is_exact(of, schema) && (is_extreme || EXACT_DISTINCT.contains(&call.func.name())) => {}
+        // Items that are shown: each without zeros at its end.
+        [of] if is_exact(of, schema) && call.params.distinct && call.func.name() == "array_agg" => {
+            *of = trim().call(vec![std::mem::take(of)]);
+            is = true;
+        }
         [of] if is_extreme && is_interval(of, schema) => {
             let least = call.func.name() != max_udaf().name();
             let by = SortExpr { expr: length(of.clone(), schema), asc: least, nulls_first: false };
@@ -261,6 +289,9 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
     let call = Expr::AggregateFunction(call);
     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
 }
+
+/// Aggregates that tell equal numerics themselves.
+const EXACT_DISTINCT: [&str; 6] = ["sum", "avg", "stddev", "stddev_pop", "var", "var_pop"];
 
 fn groups_by_interval(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.iter().any(|by| is_interval(by, aggregate.input.schema()))
@@ -288,7 +319,7 @@ fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
                 null_treatment: None,
             };
             let first = Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params });
-            *by = interval_micros().call(vec![of]).alias(format!("\u{1}length{at}"));
+            *by = length(of, input.schema()).alias(format!("\u{1}length{at}"));
             places[at] = groups + aggr_expr.len();
             aggr_expr.push(first.alias(format!("\u{1}first{at}")));
         }

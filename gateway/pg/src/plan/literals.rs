@@ -1,7 +1,6 @@
 //! Literals beside values of other types, before DataFusion settles types: an analyzer rule.
 //!
-//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), numbers
-//! that are compared with a `numeric` keep their digits, texts that are compared with a `char(n)` lose the blanks at
+//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), texts that are compared with a `char(n)` lose the blanks at
 //! their end ([`char_blanks`]).
 
 use super::{
@@ -9,9 +8,10 @@ use super::{
     each_expr::{EachExpr, Order},
 };
 use crate::{
-    common_type::{self, SAME_TYPE, cast_unknown, exact_decimal, is_unknown, needs_cast},
-    functions::{self, lists::TEXT_BESIDE},
-    types,
+    common_type::{self, SAME_TYPE, cast_unknown, is_unknown, needs_cast},
+    error::SqlError,
+    functions::{self, lists::TEXT_BESIDE, scalar_function},
+    numeric, types,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -19,7 +19,8 @@ use datafusion::{
     common::{DFSchema, tree_node::Transformed},
     error::{DataFusionError, Result},
     logical_expr::{
-        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, binary_expr,
+        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, WindowFrameBound, WindowFrameUnits,
+        binary_expr,
         expr::{InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
@@ -51,7 +52,7 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::Between(between) if is_unknown(&between.expr) => literal_between(between, schema),
         Expr::Between(between) => value_between(between, schema),
-        Expr::WindowFunction(call) => window(call, schema),
+        Expr::WindowFunction(call) => window(call, schema)?,
         Expr::Case(case) => of_case(case, schema),
         other => return Ok(Transformed::no(other)),
     };
@@ -60,8 +61,6 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 fn comparison(mut binary: BinaryExpr, schema: &DFSchema) -> Expr {
     if let (Ok(left), Ok(right)) = (binary.left.get_type(schema), binary.right.get_type(schema)) {
-        exact_decimal(&mut binary.left, &right);
-        exact_decimal(&mut binary.right, &left);
         if needs_cast(&left) {
             cast_unknown(&mut binary.right, &left);
         }
@@ -155,18 +154,31 @@ fn beside_value<'a>(value: &Expr, literals: impl IntoIterator<Item = &'a mut Exp
     {
         for literal in literals {
             cast_unknown(literal, &data);
-            exact_decimal(literal, &data);
         }
     }
 }
 
-/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length.
-fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Expr {
+/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length, nor
+/// numerics of the exact form, by their key.
+fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
     for order in &mut call.params.order_by {
         match order.expr.get_type(schema) {
             Ok(DataType::Time64(_)) => {
                 let time = Box::new(std::mem::take(&mut order.expr));
                 order.expr = Expr::Cast(Cast::new(time, DataType::Int64));
+            }
+            Ok(data) if numeric::is_exact(&data) => {
+                let frame = &call.params.window_frame;
+                let is_open = |bound: &WindowFrameBound| match bound {
+                    WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
+                    WindowFrameBound::CurrentRow => true,
+                };
+                if frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound))
+                {
+                    let what = "RANGE with an offset over a numeric without digits";
+                    return Err(scalar_function::external(SqlError::unsupported(what)));
+                }
+                order.expr = functions::numeric::key_text().call(vec![std::mem::take(&mut order.expr)]);
             }
             Ok(DataType::Interval(_)) => {
                 order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);
@@ -174,7 +186,7 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Expr {
             _ => {}
         }
     }
-    Expr::WindowFunction(call)
+    Ok(Expr::WindowFunction(call))
 }
 
 /// Both the values that CASE compares and its results.

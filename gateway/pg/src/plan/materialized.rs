@@ -36,18 +36,51 @@ use std::{
 /// The prefix of the name of a marked query; a number follows that is unique in the process.
 const MARK: &str = "keyspan materialized ";
 
-/// Marks the queries of the outermost WITH that are computed once.
+/// Marks the queries of WITH that are computed once: of the outermost one, and of those in FROM and in other queries of
+/// WITH. A subquery elsewhere, and one behind LATERAL, may be evaluated for each row.
 ///
 /// # Errors
 /// XX000 if the text of the marker is no query, which is a bug.
 pub fn mark(statement: &mut ast::Statement) -> Result<()> {
     let ast::Statement::Query(query) = statement else { return Ok(()) };
+    mark_query(query)
+}
+
+fn mark_query(query: &mut Query) -> Result<()> {
+    query.with.iter_mut().flat_map(|with| &mut with.cte_tables).try_for_each(|cte| mark_query(&mut cte.query))?;
+    mark_body(&mut query.body)?;
+    mark_with(query)
+}
+
+fn mark_body(body: &mut SetExpr) -> Result<()> {
+    match body {
+        SetExpr::Select(select) => {
+            for from in &mut select.from {
+                let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+                for factor in std::iter::once(&mut from.relation).chain(joined) {
+                    if let TableFactor::Derived { lateral: false, subquery, .. } = factor {
+                        mark_query(subquery)?;
+                    }
+                }
+            }
+            Ok(())
+        }
+        SetExpr::Query(query) => mark_query(query),
+        SetExpr::SetOperation { left, right, .. } => {
+            mark_body(left)?;
+            mark_body(right)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn mark_with(query: &mut Query) -> Result<()> {
     let Some(with) = &query.with else { return Ok(()) };
     let volatile = volatile(with);
     let once = |cte: &ast::Cte| {
         let name = crate::ident::fold(&cte.alias.name);
         let wanted = cte.materialized == Some(CteAsMaterialized::Materialized) || volatile.contains(&name);
-        wanted && count(&**query, &name) > 1 && count(&*cte.query, &name) == 0
+        wanted && count(&*query, &name) > 1 && count(&*cte.query, &name) == 0
     };
     let wanted: Vec<bool> = with.cte_tables.iter().map(once).collect();
     let ctes = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
@@ -88,7 +121,8 @@ pub fn count<T: Visit>(tree: &T, name: &str) -> usize {
     count
 }
 
-fn calls_volatile(query: &Query) -> bool {
+/// Whether a query calls a function that may give another value each time.
+pub fn calls_volatile(query: &Query) -> bool {
     let found = visit_expressions(query, |expr| {
         let ast::Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
         let name = function.name.0.last().and_then(|part| part.as_ident()).map(crate::ident::fold);

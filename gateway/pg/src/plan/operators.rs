@@ -5,12 +5,16 @@ use crate::{
     common_type::{beside, is_unknown},
     error::{SqlError, SqlState},
     functions::{self, planned},
-    syntax::calls::{DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NOT_DISTINCT_FROM, UNEQUAL_TO_ALL},
+    numeric,
+    plan::numbers,
+    syntax::calls::{
+        DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE, UNEQUAL_TO_ALL,
+    },
     types::{self, is_text},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::DFSchema,
+    common::{DFSchema, tree_node::TreeNode},
     error::Result,
     logical_expr::{
         Cast, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF, binary_expr,
@@ -44,7 +48,7 @@ const STEPS: [(&str, Step); 9] = [
     ("small integers", integers),
     // Quoted texts as times first, then times as intervals.
     ("times of day and intervals", clocks_and_spans),
-    // By the types that the sides have by now.
+    // By the types that the sides have by now, of numbers too.
     ("arithmetic by types", by_types),
 ];
 
@@ -106,6 +110,19 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
     }
 
+    /// `ARRAY[…]`: numerics with different digits after the point keep them.
+    fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
+        let common = types.as_ref().and_then(crate::common_type::of_numbers);
+        let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
+        if !types.iter().any(numeric::is_numeric) {
+            return Ok(PlannerResult::Original(items));
+        }
+        let cast = items.into_iter().zip(&types);
+        let cast = cast.map(|(item, from)| crate::common_type::as_number(item, from, &common));
+        Ok(PlannerResult::Original(cast.collect()))
+    }
+
     /// `extract(field FROM value)`, with as many digits after the point as the field has.
     fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let field = match args.first() {
@@ -137,16 +154,41 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
+        NEGATIVE => |of, _, schema| signed(of, true, schema),
+        POSITIVE => |of, _, schema| signed(of, false, schema),
         NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
         _ => return Ok(PlannerResult::Original(expr)),
     };
     compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
 }
 
+/// Unary minus or plus, which DataFusion refuses for a numeric of the exact form.
+fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
+    let of = if is_unknown(&of) { Expr::Cast(Cast::new(Box::new(of), DataType::Float64)) } else { of };
+    let data = of.get_type(schema)?;
+    Ok(match data {
+        data if numeric::is_number(&data) && !negative => of,
+        data if numeric::is_exact(&data) => functions::numeric::negate().call(vec![of]),
+        data if negative && (numeric::is_number(&data) || data.is_null() || is_span(&data)) => {
+            Expr::Negative(Box::new(of))
+        }
+        data => {
+            let shown = types::sql_type(&Field::new("", data, true)).map(types::type_name).unwrap_or_default();
+            let message = format!("operator does not exist: {} {shown}", if negative { "-" } else { "+" });
+            let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+                "No operator matches the given name and argument type. You might need to add an explicit type cast.",
+            );
+            return Err(functions::scalar_function::external(error));
+        }
+    })
+}
+
 fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
     let left = beside(left, &right, schema);
     let right = beside(right, &left, schema);
-    binary_expr(left, op, right)
+    let types = left.get_type(schema).ok().zip(right.get_type(schema).ok());
+    let computed = types.and_then(|(a, b)| numbers::operation(op, &left, &a, &right, &b));
+    computed.unwrap_or_else(|| binary_expr(left, op, right))
 }
 
 /// `||` of an array: a quoted text beside it is an array, not an item, and so is NULL, which adds nothing.
@@ -164,6 +206,13 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     }
     let left = if is_list(&right, schema) { beside(left, &right, schema) } else { left };
     let right = if is_list(&left, schema) { beside(right, &left, schema) } else { right };
+    // A numeric of the exact form is not the bytes that Arrow takes it for.
+    let shown = |side: Expr| match side.get_type(schema) {
+        Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
+        _ => side,
+    };
+    let (left, right) =
+        if is_list(&left, schema) || is_list(&right, schema) { (left, right) } else { (shown(left), shown(right)) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
@@ -178,10 +227,20 @@ fn literals(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
-/// `a ^ b`, of floats.
-fn power(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+/// `a ^ b`, of floats, or with a numeric exactly.
+fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     if !matches!(expr.op, Sql::PGExp) {
         return Ok(PlannerResult::Original(expr));
+    }
+    if let (Ok(a), Ok(b)) = (expr.left.get_type(schema), expr.right.get_type(schema))
+        && (numeric::is_numeric(&a) || numeric::is_numeric(&b))
+        && !(a.is_floating() || b.is_floating())
+    {
+        let side = |side: Expr| {
+            if is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), numeric::EXACT)) } else { side }
+        };
+        let raised = functions::numeric::raised().call(vec![side(expr.left), side(expr.right)]);
+        return Ok(PlannerResult::Planned(raised));
     }
     let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
     let power = datafusion::functions::math::power();
@@ -209,14 +268,50 @@ fn clocks_and_spans(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerRes
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
+fn has_case(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(matches!(expr, Expr::Case(_)))).unwrap_or(false)
+}
+
+/// A parameter of an unknown type beside a numeric of the exact form is one.
+fn typed_beside(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    match side {
+        Expr::Placeholder(Placeholder { id, field: None })
+            if other.get_type(schema).is_ok_and(|data| numeric::is_exact(&data)) =>
+        {
+            let field = Arc::new(Field::new(&id, numeric::EXACT, true));
+            Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
+        }
+        side => side,
+    }
+}
+
 /// Comparisons of intervals by their length, and arithmetic of intervals, numerics, dates and times.
 fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
+    // A CASE of several numbers has the type of its first until the rule has seen it.
+    let settled = |side: Expr| if has_case(&side) { numbers::settled(side, schema) } else { Ok(side) };
+    let (left, right) = (settled(left)?, settled(right)?);
+    let left = typed_beside(left, &right, schema);
+    let right = typed_beside(right, &left, schema);
+    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let read = |side: Expr, other: &Expr| match other.get_type(schema) {
+        Ok(data) if counts && is_unknown(&side) && numeric::is_numeric(&data) => {
+            Expr::Cast(Cast::new(Box::new(side), numeric::EXACT))
+        }
+        _ => side,
+    };
+    let left = read(left, &right);
+    let right = read(right, &left);
     if let (Ok(a), Ok(b)) = (left.get_type(schema), right.get_type(schema)) {
         if is_comparison(&op) && is_span(&a) && is_span(&b) && (a != b || matches!(a, DataType::Interval(_))) {
             let length = |side| functions::interval_micros().call(vec![side]);
             let (left, right) = (length(left), length(right));
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
+        }
+        if let Some(operator) = numbers::operator(&op)
+            && let Some(computed) = numbers::operation(operator, &left, &a, &right, &b)
+        {
+            return Ok(PlannerResult::Planned(computed));
         }
         if let Some(planned) = spans(&op, &left, &a, &right, &b).or_else(|| dates(&op, &left, &a, &right, &b)) {
             return Ok(PlannerResult::Planned(planned));
@@ -253,12 +348,38 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
             let item = Field::new_list_field(value.get_type(schema)?, true);
             Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
         }
-        other => return Ok(datafusion::functions_nested::expr_fn::array_has(other, value)),
+        other => other,
     };
+    let item = match list.get_type(schema) {
+        Ok(DataType::List(item)) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    if let Some((item, of)) = item.zip(value.get_type(schema).ok())
+        && let Some(has) = has_number(&list, &item, &value, &of)
+    {
+        return Ok(has);
+    }
     // `char(n)` compares without blanks at the end.
     let is_char = value.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some());
     let list = if is_char { functions::arrays::array_without_blanks().call(vec![list]) } else { list };
     Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
+}
+
+/// Whether a list has a number, where one of them or both are numerics of different forms.
+fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Option<Expr> {
+    let has_numeric = numeric::is_numeric(item) || numeric::is_numeric(of);
+    if !numeric::is_number(item) || !numeric::is_number(of) || !has_numeric || item == of && !numeric::is_exact(of) {
+        return None;
+    }
+    let of_type = |item: DataType| {
+        Expr::Cast(Cast::new(Box::new(list.clone()), DataType::List(Arc::new(Field::new_list_field(item, true)))))
+    };
+    if item.is_floating() || of.is_floating() {
+        let value = crate::common_type::as_number(value.clone(), of, &DataType::Float64);
+        return Some(datafusion::functions_nested::expr_fn::array_has(of_type(DataType::Float64), value));
+    }
+    let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
+    Some(datafusion::functions_nested::expr_fn::array_has(keys, functions::numeric::key().call(vec![value.clone()])))
 }
 
 /// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.
@@ -351,7 +472,7 @@ fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
     let counts = matches!(op, Sql::Multiply | Sql::Divide);
     let becomes = match (side.get_type(schema), other.get_type(schema)) {
         (Ok(DataType::Time64(_)), Ok(DataType::Interval(_))) => compares,
-        (Ok(DataType::Time64(_)), Ok(other)) => counts && other.is_numeric(),
+        (Ok(DataType::Time64(_)), Ok(other)) => counts && numeric::is_number(&other),
         _ => false,
     };
     if becomes { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
@@ -414,14 +535,13 @@ fn spans(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Opt
     let call =
         |function: Arc<ScalarUDF>, left: &Expr, right: &Expr| Some(function.call(vec![left.clone(), right.clone()]));
     match (op, a, b) {
-        (Sql::Multiply, DataType::Interval(_), b) if b.is_numeric() => call(planned::interval_times(), left, right),
-        (Sql::Multiply, a, DataType::Interval(_)) if a.is_numeric() => call(planned::interval_times(), right, left),
-        (Sql::Divide, DataType::Interval(_), b) if b.is_numeric() => call(planned::interval_over(), left, right),
-        // What is divided exactly keeps 16 digits after the point.
-        (Sql::Divide, DataType::Decimal128(..), b) if matches!(b, DataType::Decimal128(..)) || b.is_integer() => {
-            call(planned::numeric_divide(), left, right)
+        (Sql::Multiply, DataType::Interval(_), b) if numeric::is_number(b) => {
+            call(planned::interval_times(), left, right)
         }
-        (Sql::Divide, a, DataType::Decimal128(..)) if a.is_integer() => call(planned::numeric_divide(), left, right),
+        (Sql::Multiply, a, DataType::Interval(_)) if numeric::is_number(a) => {
+            call(planned::interval_times(), right, left)
+        }
+        (Sql::Divide, DataType::Interval(_), b) if numeric::is_number(b) => call(planned::interval_over(), left, right),
         _ => None,
     }
 }

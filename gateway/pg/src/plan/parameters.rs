@@ -6,7 +6,7 @@
 use crate::{
     common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
@@ -14,7 +14,11 @@ use datafusion::{
         DFSchema,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
-    logical_expr::{Cast, Expr, LogicalPlan, expr::Placeholder, utils::merge_schema},
+    logical_expr::{
+        Cast, Expr, LogicalPlan, TypeSignature,
+        expr::{Placeholder, ScalarFunction},
+        utils::merge_schema,
+    },
     sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -43,7 +47,7 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                 },
                 // A value that is compared with a column of two digits after the point may have three.
                 Expr::Placeholder(Placeholder { id, field: Some(field) })
-                    if matches!(field.data_type(), DataType::Decimal128(..)) =>
+                    if numeric::is_numeric(field.data_type()) && !numeric::is_exact(field.data_type()) =>
                 {
                     let data = types::without_digits(field.data_type());
                     let field = field.as_ref().clone().with_data_type(data);
@@ -51,6 +55,11 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                 }
                 Expr::ScalarFunction(mut call) if SAME_TYPE.contains(&call.func.name()) => {
                     let is = type_arguments(&mut call.args, &schema);
+                    let call = Expr::ScalarFunction(call);
+                    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
+                Expr::ScalarFunction(mut call) => {
+                    let is = declared_arguments(&mut call);
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
@@ -70,6 +79,26 @@ fn type_arguments(arguments: &mut [Expr], schema: &DFSchema) -> bool {
             let data = types::without_digits(known.data_type());
             let field = known.as_ref().clone().with_data_type(data).with_nullable(true);
             *argument = placeholder(id.clone(), Arc::new(field));
+            any = true;
+        }
+    }
+    any
+}
+
+/// Gives parameters without a type the one that the function declares in their place, where it declares types.
+fn declared_arguments(call: &mut ScalarFunction) -> bool {
+    let signatures = match &call.func.signature().type_signature {
+        TypeSignature::OneOf(several) => several.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let declared = signatures.iter().find_map(|signature| match signature {
+        TypeSignature::Exact(types) if types.len() == call.args.len() => Some(types.clone()),
+        _ => None,
+    });
+    let mut any = false;
+    for (argument, data) in call.args.iter_mut().zip(declared.into_iter().flatten()) {
+        if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
+            *argument = placeholder(id.clone(), Arc::new(Field::new("", data, true)));
             any = true;
         }
     }
@@ -133,9 +162,10 @@ fn sql_type(known: &DataType) -> Option<ast::DataType> {
         DataType::Float32 => Sql::Real,
         DataType::Float64 => Sql::DoublePrecision,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Sql::Text,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Sql::Bytea,
+        DataType::Binary | DataType::BinaryView => Sql::Bytea,
         DataType::Date32 => Sql::Date,
         DataType::FixedSizeBinary(16) => Sql::Uuid,
+        data if numeric::is_exact(data) => Sql::Numeric(ast::ExactNumberInfo::None),
         DataType::Decimal128(precision, scale) => {
             Sql::Numeric(ast::ExactNumberInfo::PrecisionAndScale((*precision).into(), (*scale).into()))
         }

@@ -1,9 +1,13 @@
 //! SQL type names in queries as Arrow types: microseconds, text as `Utf8View`, uuid and jsonb, PostgreSQL's own types.
 
-use crate::types::{self, TIME, TIMESTAMP, UUID};
+use crate::{
+    error::{SqlError, SqlState},
+    numeric,
+    types::{self, TIME, TIMESTAMP, UUID},
+};
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit};
 use datafusion::{
-    common::{DataFusionError, plan_err},
+    common::DataFusionError,
     error::Result,
     logical_expr::planner::TypePlanner,
     sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
@@ -28,6 +32,7 @@ impl TypePlanner for Types {
             })));
         }
         let (data, name) = match written {
+            Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => numeric(info)?,
             Sql::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => (types::timestamptz(), None),
             Sql::Timestamp(..) => (TIMESTAMP, None),
             Sql::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => (TIME, None),
@@ -43,7 +48,6 @@ impl TypePlanner for Types {
             Sql::Float(ExactNumberInfo::Precision(bits)) => {
                 (if *bits <= 24 { DataType::Float32 } else { DataType::Float64 }, None)
             }
-            Sql::Numeric(info) | Sql::Decimal(info) | Sql::Dec(info) => (numeric(info)?, None),
             Sql::Interval { .. } => (DataType::Interval(IntervalUnit::MonthDayNano), None),
             Sql::Custom(name, arguments) => match custom(name, arguments) {
                 Some(found) => found,
@@ -79,20 +83,34 @@ fn character(length: Option<&CharacterLength>) -> String {
     }
 }
 
-fn numeric(info: &ExactNumberInfo) -> Result<DataType> {
+/// A numeric, and its name where Arrow's type does not tell its digits.
+fn numeric(info: &ExactNumberInfo) -> Result<(DataType, Option<String>)> {
+    /// PostgreSQL's bounds of a precision and of a scale.
+    const MOST: i64 = 1_000;
     let (precision, scale) = match *info {
-        ExactNumberInfo::None => (u64::from(types::NUMERIC_PRECISION), i64::from(types::NUMERIC_SCALE)),
-        ExactNumberInfo::Precision(precision) => (precision, 0),
-        ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
+        ExactNumberInfo::None => return Ok((numeric::EXACT, None)),
+        ExactNumberInfo::Precision(precision) => (i64::try_from(precision).unwrap_or(i64::MAX), 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (i64::try_from(precision).unwrap_or(i64::MAX), scale),
     };
-    let found = u8::try_from(precision).ok().zip(i8::try_from(scale).ok());
-    let fits = |&(precision, scale): &(u8, i8)| {
-        (1..=types::NUMERIC_PRECISION).contains(&precision) && scale >= 0 && scale.unsigned_abs() <= precision
+    let refused = |message: String| {
+        Err(DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))))
     };
-    match found.filter(fits) {
-        Some((precision, scale)) => Ok(DataType::Decimal128(precision, scale)),
-        None => plan_err!("numeric({precision},{scale}) is not supported: at most 38 digits"),
+    if !(1..=MOST).contains(&precision) {
+        return refused(format!("NUMERIC precision {precision} must be between 1 and {MOST}"));
     }
+    if !(-MOST..=MOST).contains(&scale) {
+        return refused(format!("NUMERIC scale {scale} must be between -{MOST} and {MOST}"));
+    }
+    // As columns of such types: beyond 38 digits in the exact form, which has NaN too.
+    let small = (precision <= i64::from(types::NUMERIC_PRECISION)).then(|| u8::try_from(precision).ok()).flatten();
+    let data = match small.zip(i8::try_from(scale).ok()) {
+        Some((precision, scale)) if (0..=i64::from(precision)).contains(&i64::from(scale)) => {
+            DataType::Decimal128(precision, scale)
+        }
+        _ => numeric::EXACT,
+    };
+    let name = numeric::is_exact(&data).then(|| format!("numeric({precision},{scale})"));
+    Ok((data, name))
 }
 
 /// A type that the parser does not know as its own.
@@ -125,7 +143,7 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Opt
         "int8" => plain(DataType::Int64),
         "float4" => plain(DataType::Float32),
         "float8" => plain(DataType::Float64),
-        "numeric" => plain(DataType::Decimal128(types::NUMERIC_PRECISION, types::NUMERIC_SCALE)),
+        "numeric" => plain(numeric::EXACT),
         "date" => plain(DataType::Date32),
         "time" => plain(TIME),
         "timestamp" => plain(TIMESTAMP),

@@ -1,7 +1,10 @@
 //! Calls of functions on the syntax tree: PostgreSQL's names for DataFusion's, aggregates that make JSON as aggregates
 //! of text, and comparisons with all or any rows of a subquery.
 
-use super::build::{call, is_quoted, parsed_expr};
+use super::{
+    build::{call, is_quoted, parsed_expr},
+    hypothetical,
+};
 use crate::{
     error::{Result, SqlError},
     ident::fold,
@@ -16,13 +19,17 @@ use datafusion::sql::sqlparser::ast::{
 
 /// `= ANY` of a parameter or of a quoted text.
 pub(crate) const EQUALS_ANY: &str = "= ANY";
+/// Unary minus of what is no literal; the other side means nothing.
+pub(crate) const NEGATIVE: &str = "unary minus";
+/// Unary plus, in the same way.
+pub(crate) const POSITIVE: &str = "unary plus";
 /// `= ANY` of an array with items that may be NULL.
 pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
 /// `<> ALL` of an array.
 pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
-/// `IS DISTINCT FROM` with a quoted text at one side.
+/// `IS DISTINCT FROM`
 pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
-/// `IS NOT DISTINCT FROM` with a quoted text at one side.
+/// `IS NOT DISTINCT FROM`
 pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// PostgreSQL's names of functions that DataFusion has under another.
@@ -145,11 +152,7 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         // A list that may hold NULLs: whether the value is one of them stays open. Lists that are written out, and
         // parameters, keep the form that key ranges are made of.
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_) => {
-            parsed_expr(&format!(
-                "CASE WHEN array_has({right}, {left}) THEN true WHEN list_has_nulls({right}) THEN NULL \
-                 ELSE array_has({right}, {left}) END"
-            ))
-            .map(Some)
+            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         // The type of a parameter or of a quoted text follows from that of the other side.
         Expr::Value(value) => Ok(match &value.value {
@@ -161,11 +164,25 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
             Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
             _ => None,
         }),
+        // Numerics, whose type follows from that of the other side.
+        Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
+            Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
+        }
+        Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
         // A list of items, some of which may be NULL.
         Expr::Array(array) if !array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
         }
         _ => Ok(None),
+    }
+}
+
+/// Whether it is a number with a point.
+fn has_point(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { expr, .. } => has_point(expr),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
+        _ => false,
     }
 }
 
@@ -178,9 +195,9 @@ fn custom(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right.clone()) }
 }
 
-/// `IS [NOT] DISTINCT FROM`, where one side is a quoted text, which has the type of the other.
+/// `IS [NOT] DISTINCT FROM`, of whose sides a quoted text has the type of the other, and numbers have one type.
 fn distinct(left: &Expr, right: &Expr, operator: &str) -> Option<Expr> {
-    (is_quoted(left) != is_quoted(right)).then(|| custom(left, named_operator(operator), right))
+    Some(custom(left, named_operator(operator), right))
 }
 
 /// A slice of an array, or a field of a row.
@@ -375,9 +392,11 @@ fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
 type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
 
 /// Functions that are called in another form.
-const FUNCTIONS: [(&str, FunctionRule); 10] = [
+const FUNCTIONS: [(&str, FunctionRule); 15] = [
     ("array", of_array_query),
+    ("cume_dist", hypothetical::rewritten),
     ("date_trunc", of_date_trunc),
+    ("dense_rank", hypothetical::rewritten),
     ("json_agg", |function| of_json_array_agg(function, DataType::JSON)),
     ("json_object_agg", |function| of_json_object_agg(function, DataType::JSON)),
     ("jsonb_agg", |function| of_json_array_agg(function, DataType::JSONB)),
@@ -385,7 +404,10 @@ const FUNCTIONS: [(&str, FunctionRule); 10] = [
     ("make_interval", of_make_interval),
     ("mod", of_mod),
     ("mode", of_ordered_set),
+    ("percent_rank", hypothetical::rewritten),
+    ("percentile_cont", of_ordered_set),
     ("percentile_disc", of_ordered_set),
+    ("rank", hypothetical::rewritten),
 ];
 
 fn of_function(function: &Function) -> Result<Option<Expr>> {
@@ -436,7 +458,7 @@ fn json_agg(function: &Function, (open, close): (&str, &str), item: Expr, kind: 
     Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))
 }
 
-/// `mode()` and `percentile_disc(part)`: of the values in order, which are collected.
+/// `mode()`, `percentile_disc(part)` and `percentile_cont(part)`: of the values in order, which are collected.
 fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
     if function.within_group.is_empty() {
         return Ok(None);
@@ -460,7 +482,8 @@ fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
     }
     let Some((part, None)) = only(function) else { return Ok(None) };
     let descending = Expr::Value(Value::Boolean(order.options.asc == Some(false)).into());
-    Ok(Some(call("list_percentile", [collected, part.clone(), descending])))
+    let function = if name == "percentile_disc" { "list_percentile" } else { "list_percentile_cont" };
+    Ok(Some(call(function, [collected, part.clone(), descending])))
 }
 
 /// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order.

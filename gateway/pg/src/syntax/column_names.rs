@@ -73,6 +73,11 @@ pub fn label(select: &mut Select) {
     }
 }
 
+/// A name with a number, which clients see without it.
+pub(crate) fn numbered(name: &str, number: usize) -> String {
+    format!("{name}{MARK}{number}")
+}
+
 /// Another name, which clients see as this one.
 pub fn other(name: &str) -> Ident {
     Ident::with_quote('"', format!("{name}{MARK}"))

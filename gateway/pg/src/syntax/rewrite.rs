@@ -8,18 +8,24 @@
 
 use super::{
     build::call,
-    calls, column_names, order_by, row_comparison, set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, order_by, referenced_names, row_comparison, samples,
+    set_returning, using_columns, values,
     walk::{Rule, Walk},
     whole_row,
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
+use keyspan_catalog::value::exact::Exact;
 
+/// Digits that Arrow's decimals have, at most.
+pub(crate) const DECIMAL_DIGITS: usize = 76;
 /// The schema of PostgreSQL's own functions.
 const PG_CATALOG: &str = "pg_catalog";
+/// The schema of the SQL standard's relations, and of a few functions for them.
+const INFORMATION_SCHEMA: &str = "information_schema";
 /// Functions whose arguments show their type in the result.
 const TYPED_BY_ARGUMENTS: [&str; 10] =
     ["pg_typeof", "to_hex", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
@@ -29,12 +35,22 @@ pub(crate) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "curre
 /// Writes out in SQL what DataFusion lacks. 0A000 for a use that has no other form, 42601 for rows of unequal length.
 pub static EXPAND: Walk = Walk {
     queries: &[
+        // Names follow from what the user wrote, so before all that rewrites items, in the queries around too.
+        Rule::new("referenced names", |query| {
+            referenced_names::keep(query);
+            Ok(())
+        }),
+        Rule::new("counted sets", counted_sets::rewrite),
         // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
         Rule::new("using_columns in ORDER BY", using_columns::order_by),
         Rule::new("values", |query| {
             if let SetExpr::Values(values) = query.body.as_mut() {
                 values::rewrite(values);
             }
+            values::rows_with_subqueries(query)
+        }),
+        Rule::new("recursive numbers", |query| {
+            recursive_numbers(query);
             Ok(())
         }),
         Rule::new("hidden order", |query| {
@@ -55,6 +71,8 @@ pub static EXPAND: Walk = Walk {
             column_names::label(select);
             Ok(())
         }),
+        // Before `whole_row`, which makes structs of rows.
+        Rule::new("counted rows", counted_rows::rewrite),
         // Before `set_returning`, which puts more subqueries into FROM, whose names are not rows.
         Rule::new("whole_row", |select| {
             whole_row::rewrite(select);
@@ -62,6 +80,7 @@ pub static EXPAND: Walk = Walk {
         }),
         Rule::new("set_returning", set_returning::rewrite),
     ],
+    relations: &[Rule::new("samples", samples::rewrite)],
     exprs_down: &[
         // Before `calls`, which has the form of comparisons with a subquery.
         Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
@@ -105,6 +124,37 @@ fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<(
     Ok(())
 }
 
+/// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.
+fn recursive_numbers(query: &mut Query) {
+    let Some(with) = query.with.as_mut().filter(|with| with.recursive) else { return };
+    for cte in &mut with.cte_tables {
+        let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };
+        let SetExpr::Select(select) = left.as_mut() else { continue };
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+                && of_literals(expr) == Some(true)
+            {
+                let inner = Box::new(std::mem::replace(expr, Expr::Identifier(Ident::new(""))));
+                let data_type = DataType::Numeric(ExactNumberInfo::None);
+                *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+            }
+        }
+    }
+}
+
+/// Whether an expression of numbers that are written out has one with a point; `None` for other expressions.
+fn of_literals(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => of_literals(inner),
+        Expr::BinaryOp { left, right, .. } => Some(of_literals(left)? | of_literals(right)?),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => Some(digits.contains(['.', 'e', 'E'])),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whole numbers that are items of a select list.
 fn integer_items(select: &mut Select) {
     for item in &mut select.projection {
@@ -126,6 +176,23 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             unqualify(&mut function.name);
             typed_arguments(function);
         }
+        Expr::Value(value) => {
+            if let Value::Number(digits, _) = &value.value
+                && let Some(number) = numeric_literal(digits)
+            {
+                *expr = number?;
+            }
+        }
+        // The least bigint is one, though its digits alone are not.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if is_least(of) => {
+            *expr = Expr::Value(Value::Number(i64::MIN.to_string(), false).into());
+        }
+        Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: of } if !is_literal(of) => {
+            let name = if *sign == UnaryOperator::Minus { calls::NEGATIVE } else { calls::POSITIVE };
+            let left = Box::new(std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new(""))));
+            let op = BinaryOperator::Custom(name.to_owned());
+            *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
+        }
         Expr::Case { conditions, else_result, .. } => {
             conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
             if let Some(value) = else_result {
@@ -135,6 +202,50 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+fn is_least(expr: &Expr) -> bool {
+    let is = |digits: &str| digits.parse() == Ok(i64::MIN.unsigned_abs());
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if is(digits)))
+}
+
+/// What DataFusion takes a minus before for a part of a literal.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if digits.len() <= DECIMAL_DIGITS && !digits.contains(['e', 'E']))
+        }
+        Expr::Interval(_) => true,
+        _ => false,
+    }
+}
+
+/// A number written out that DataFusion does not read as PostgreSQL: with an exponent, beyond a bigint, of more digits
+/// than Arrow's decimals have.
+fn numeric_literal(digits: &str) -> Option<Result<Expr>> {
+    if digits.parse::<i64>().is_ok() {
+        return None;
+    }
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let whole = plain && !digits.contains('.');
+    if digits.len() <= DECIMAL_DIGITS && plain && !whole {
+        return None;
+    }
+    let exact = match Exact::parse(digits)? {
+        Ok(exact) => exact.to_text(),
+        Err(error) => return Some(Err(error.into())),
+    };
+    if exact.len() <= DECIMAL_DIGITS {
+        let digits = if exact.contains('.') { exact } else { format!("{exact}.") };
+        return Some(Ok(Expr::Value(Value::Number(digits, false).into())));
+    }
+    Some(Ok(Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Value(Value::SingleQuotedString(exact).into())),
+        data_type: DataType::Numeric(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    }))
 }
 
 /// Collations, `AT TIME ZONE`, and keywords that are functions, once their parts are rewritten.
@@ -158,7 +269,10 @@ fn keywords_and_zones(expr: &mut Expr) {
 
 fn unqualify(name: &mut ObjectName) {
     let of_system = name.0.first().and_then(|part| part.as_ident());
-    if name.0.len() == 2 && of_system.is_some_and(|ident| ident.value.eq_ignore_ascii_case(PG_CATALOG)) {
+    let is = |schema: &str| of_system.is_some_and(|ident| ident.value.eq_ignore_ascii_case(schema));
+    // The functions of `information_schema` have names that no others have.
+    let own = name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value.starts_with("_pg_"));
+    if name.0.len() == 2 && (is(PG_CATALOG) || (own && is(INFORMATION_SCHEMA))) {
         name.0.remove(0);
     }
 }
@@ -252,14 +366,19 @@ mod tests {
         check(
             &EXPAND,
             expect![[r#"
+                query: referenced names
+                query: counted sets
                 query: using_columns in ORDER BY
                 query: values
+                query: recursive numbers
                 query: hidden order
                 query: order by labels
                 select: using_columns
                 select: labels
+                select: counted rows
                 select: whole_row
                 select: set_returning
+                relation: samples
                 expr down: row_comparison
                 expr down: calls"#]],
         );

@@ -9,6 +9,7 @@
 
 use super::{
     build::{parsed_expr, parsed_query},
+    column_names::numbered,
     walk::finish,
 };
 use crate::error::{Result, SqlError};
@@ -51,6 +52,36 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
 /// Whether a function returns a set.
 pub fn gives_rows(function: &str) -> bool {
     function == "unnest" || columns(function).is_some()
+}
+
+/// Functions that give relations, which the planner knows: those of the gateway, and those whose names begin with
+/// `keyspan_`.
+const RELATIONS: [&str; 3] = ["cells", "raw", "range"];
+
+/// What stands without parentheses and is a function, in FROM too.
+const KEYWORDS: [&str; 9] = [
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_timestamp",
+    "current_user",
+    "localtimestamp",
+    "session_user",
+    "user",
+];
+
+/// Whether a function in FROM gives one value, as one row: any that gives no set.
+fn gives_value(function: &str) -> bool {
+    !gives_rows(function) && !RELATIONS.contains(&function) && !function.starts_with("keyspan_")
+}
+
+/// The keyword that an item of FROM is, if it is a function without parentheses.
+fn keyword(name: &ObjectName) -> Option<String> {
+    let [part] = name.0.as_slice() else { return None };
+    let ident = part.as_ident().filter(|ident| ident.quote_style.is_none())?;
+    let lower = ident.value.to_lowercase();
+    KEYWORDS.contains(&lower.as_str()).then_some(lower)
 }
 
 fn name_of(name: &ObjectName) -> String {
@@ -190,6 +221,9 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         TableFactor::Function { name, args, alias, with_ordinality, .. } => {
             (name_of(name), plain(args), alias, *with_ordinality)
         }
+        TableFactor::Table { name, args: None, alias, .. } if keyword(name).is_some() => {
+            (keyword(name).unwrap_or_default(), Some(Vec::new()), alias, false)
+        }
         TableFactor::UNNEST { array_exprs, alias, with_ordinality, .. } => {
             ("unnest".to_owned(), Some(array_exprs.iter().collect()), alias, *with_ordinality)
         }
@@ -211,8 +245,14 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         None if name == "unnest" => {
             arguments.iter().map(|argument| ("unnest".to_owned(), argument.to_string())).collect()
         }
+        None if gives_value(&name) => {
+            let bare = KEYWORDS.contains(&name.as_str()) && arguments.is_empty();
+            let value = if bare { name.clone() } else { format!("{name}({})", written(&arguments)) };
+            vec![(name.clone(), value)]
+        }
         None => return Ok(()),
     };
+    let is_value_of = lists.len() == 1 && gives_value(&name);
     let mut names: Vec<String> = lists.iter().map(|(column, _)| column.clone()).collect();
     if ordinality {
         names.push("ordinality".to_owned());
@@ -224,6 +264,12 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         && (nameless || is_value(&alias.name.value))
     {
         names[0].clone_from(&alias.name.value);
+    }
+    // Columns of the same name are told apart, though not by the client.
+    for at in 1..names.len() {
+        if names[..at].contains(&names[at]) {
+            names[at] = numbered(&names[at], at);
+        }
     }
     let mut shown = alias.take().unwrap_or_else(|| TableAlias {
         explicit: true,
@@ -247,11 +293,16 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         .iter()
         .enumerate()
         .map(|(at, (_, list))| {
+            if is_value_of {
+                return format!("{list} AS c{at}");
+            }
             let called = list.split('(').next().unwrap_or_default();
             format!("{} AS c{at}", as_document(format!("unnest({list})"), called, &name))
         })
         .collect();
-    if ordinality {
+    if ordinality && is_value_of {
+        items.push("1::bigint AS c1".to_owned());
+    } else if ordinality {
         let places: Vec<String> = lists.iter().map(|(_, list)| format!("list_length({list})")).collect();
         items.push(format!("unnest(series_list(1::bigint, greatest({}))) AS c{}", places.join(", "), lists.len()));
     }
@@ -271,7 +322,7 @@ mod tests {
         let Statement::Query(query) = parse(sql) else { panic!("no query: {sql}") };
         let SetExpr::Select(mut select) = *query.body else { panic!("no select: {sql}") };
         let outcome = rewrite(&mut select).map_or_else(|error| error.message, |()| select.to_string());
-        expected.assert_eq(&outcome);
+        expected.assert_eq(&outcome.replace('\u{1}', "~"));
     }
 
     #[test]
@@ -289,6 +340,17 @@ mod tests {
                 r#"SELECT * FROM (SELECT unnest(ARRAY[1]) AS c0, unnest(series_list(1::BIGINT, greatest(list_length(ARRAY[1])))) AS c1) AS u (v, "ordinality")"#
             ]],
         );
+        check(
+            "SELECT * FROM unnest(a, b)",
+            expect![[r#"SELECT * FROM (SELECT unnest(a) AS c0, unnest(b) AS c1) AS unnest ("unnest", "unnest~1")"#]],
+        );
+        check(
+            "SELECT * FROM t, abs(t.a) AS u(b), current_user",
+            expect![[
+                r#"SELECT * FROM t, LATERAL (SELECT abs(t.a) AS c0) AS u (b), LATERAL (SELECT current_user AS c0) AS current_user ("current_user")"#
+            ]],
+        );
+        check("SELECT * FROM cells('t')", expect!["SELECT * FROM cells('t')"]);
         check("SELECT jsonb_object_keys(d) FROM t", expect!["SELECT unnest(json_member_keys(d)) FROM t"]);
         check("SELECT jsonb_each(d) FROM t", expect!["jsonb_each in a select list is not supported"]);
     }

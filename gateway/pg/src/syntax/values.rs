@@ -5,17 +5,33 @@
 //! `varchar` and `text` in one column are `text`. A quoted text in a column of other values gets its type when types
 //! are known ([`TEXT_BESIDE`]).
 
-use super::build::call;
+use super::{
+    build::{call, parsed_query},
+    rewrite::DECIMAL_DIGITS,
+};
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
+    error::{Result, SqlError},
     functions::lists::TEXT_BESIDE,
 };
-use datafusion::sql::sqlparser::ast::{CastKind, Expr, Values};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values, visit_expressions,
+};
+use std::ops::ControlFlow;
 
 /// Gives each column one type, where casts say which.
 pub(crate) fn rewrite(values: &mut Values) {
     let columns = values.rows.iter().map(|row| row.content.len()).min().unwrap_or_default();
     for at in 0..columns {
+        if has_several_scales(values.rows.iter().map(|row| &row.content[at])) {
+            for cell in
+                values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| number_scale(cell).is_some())
+            {
+                let expr = Box::new(std::mem::replace(cell, Expr::Identifier("".into())));
+                let data_type = DataType::Numeric(ExactNumberInfo::None);
+                *cell = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+            }
+        }
         let Some(wanted) = of_cells(values.rows.iter().map(|row| &row.content[at])) else {
             cast_quoted(values, at);
             continue;
@@ -26,6 +42,72 @@ pub(crate) fn rewrite(values: &mut Values) {
             row.content[at] = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
         }
     }
+}
+
+/// How many digits a number written out has after the point; −1 for a cast to numeric. `None` for other cells.
+fn number_scale(cell: &Expr) -> Option<i64> {
+    match cell {
+        Expr::Nested(inner) => number_scale(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => number_scale(expr),
+        Expr::Cast { data_type: DataType::Numeric(_) | DataType::Decimal(_), array: false, .. } => Some(-1),
+        Expr::Value(value) => match &value.value {
+            // An exponent moves the point, and what has too many digits is cast.
+            Value::Number(digits, _) if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS => Some(-1),
+            Value::Number(digits, _) => {
+                let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+                i64::try_from(scale).ok()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether cells are numbers with different digits after the point, which each of them keeps.
+fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
+    let is_open = |cell: &Expr| is_unknown(cell) || matches!(cell, Expr::Value(value) if value.value == Value::Null);
+    let mut scales = Vec::new();
+    for cell in cells.filter(|cell| !is_open(cell)) {
+        match number_scale(cell) {
+            Some(scale) => scales.push(scale),
+            None => return false,
+        }
+    }
+    scales.iter().any(|scale| *scale != scales[0])
+}
+
+/// Rows of a `VALUES` with subqueries that are planned, at most.
+const SUBQUERY_ROWS_MAX: usize = 100;
+
+/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows.
+///
+/// # Errors
+/// 0A000 for more than [`SUBQUERY_ROWS_MAX`] rows.
+pub(crate) fn rows_with_subqueries(query: &mut Query) -> Result<()> {
+    let SetExpr::Values(values) = query.body.as_ref() else { return Ok(()) };
+    if !values.rows.iter().flat_map(|row| &row.content).any(has_subquery) {
+        return Ok(());
+    }
+    if values.rows.len() > SUBQUERY_ROWS_MAX {
+        let what = format!("a subquery in a VALUES of more than {SUBQUERY_ROWS_MAX} rows");
+        return Err(SqlError::unsupported(what));
+    }
+    let row = |cells: &[Expr]| {
+        let named = cells.iter().enumerate().map(|(at, cell)| format!("{cell} AS column{}", at + 1));
+        format!("SELECT {}", named.collect::<Vec<_>>().join(", "))
+    };
+    let rows = values.rows.iter().map(|cells| row(&cells.content)).collect::<Vec<_>>();
+    query.body = parsed_query(&rows.join(" UNION ALL "))?.body;
+    Ok(())
+}
+
+/// Whether an expression asks a query.
+fn has_subquery(expr: &Expr) -> bool {
+    let asks = |expr: &Expr| match expr {
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(expr, asks).is_break()
 }
 
 /// Gives the quoted texts of a column the type of the first cell that has one.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    types,
+    numeric, types,
 };
 use arrow::{
     array::{Array, ArrayRef},
@@ -10,7 +10,7 @@ use arrow::{
 };
 use bytes::Bytes;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::{SqlType, Value, value::interval::Interval};
+use keyspan_catalog::{SqlType, Value, value::exact::Exact, value::interval::Interval};
 
 /// Days of the dates that DataFusion gives in milliseconds.
 const DAY_MILLIS: i64 = 86_400_000;
@@ -28,9 +28,10 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
         (Value::Numeric { unscaled, .. }, SqlType::Numeric { precision, scale }) => {
             i8::try_from(scale).ok().map(|scale| ScalarValue::Decimal128(Some(*unscaled), precision, scale))
         }
+        (Value::Exact(exact), SqlType::Exact(_)) => Some(ScalarValue::LargeBinary(Some(exact.as_bytes().to_vec()))),
         (
             Value::Text(text),
-            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
         ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
         (Value::Time(micros), SqlType::Time) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
@@ -77,12 +78,17 @@ pub fn value_of_scalar(scalar: &ScalarValue) -> Result<Value> {
         ScalarValue::Float32(Some(float)) => Value::Float(f64::from(*float)),
         ScalarValue::Float64(Some(float)) => Value::Float(*float),
         ScalarValue::Decimal128(Some(unscaled), _, scale) => decimal(*unscaled, *scale)?,
+        ScalarValue::Decimal256(Some(unscaled), _, scale) => {
+            let unscaled = numeric::column::integer_of(*unscaled);
+            Value::Exact(Exact::of_integer(&unscaled, u32::from(scale.unsigned_abs()))?)
+        }
+        ScalarValue::LargeBinary(Some(bytes)) => Value::Exact(Exact::trusted(bytes)),
         ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
             Value::Text(text.clone())
         }
-        ScalarValue::Binary(Some(bytes))
-        | ScalarValue::LargeBinary(Some(bytes))
-        | ScalarValue::BinaryView(Some(bytes)) => Value::Bytes(Bytes::copy_from_slice(bytes)),
+        ScalarValue::Binary(Some(bytes)) | ScalarValue::BinaryView(Some(bytes)) => {
+            Value::Bytes(Bytes::copy_from_slice(bytes))
+        }
         ScalarValue::FixedSizeBinary(_, Some(bytes)) => match <[u8; 16]>::try_from(bytes.as_slice()) {
             Ok(uuid) => Value::Uuid(uuid),
             Err(_) => Value::Bytes(Bytes::copy_from_slice(bytes)),

@@ -4,12 +4,23 @@
 //! that has another type: the sum of integers is a bigint, of bigints a numeric. So each column that comes out of the
 //! rule with another type is cast to the one that it had; the sum of sums is the sum, and fits.
 
+use crate::{numeric, plan::casts};
 use datafusion::{
-    common::{Result, tree_node::Transformed},
-    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast},
+    common::{DFSchema, Result, tree_node::Transformed},
+    logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule, single_distinct_to_groupby::SingleDistinctToGroupBy},
 };
 use std::sync::Arc;
+
+/// Whether it is an aggregate of distinct numerics of the exact form, of which equal ones differ: it tells them itself.
+fn tells_numerics(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_exact = |of: &Expr| of.get_type(schema).is_ok_and(|data| numeric::is_exact(&data));
+    match expr {
+        Expr::Alias(alias) => tells_numerics(&alias.expr, schema),
+        Expr::AggregateFunction(call) => call.params.distinct && call.params.args.iter().any(is_exact),
+        _ => false,
+    }
+}
 
 /// DataFusion's rule, and the casts.
 #[derive(Debug, Default)]
@@ -29,6 +40,11 @@ impl OptimizerRule for SingleDistinct {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Aggregate(aggregate) = &plan
+            && aggregate.aggr_expr.iter().any(|expr| tells_numerics(expr, aggregate.input.schema()))
+        {
+            return Ok(Transformed::no(plan));
+        }
         let before = Arc::clone(plan.schema());
         let rewritten = self.0.rewrite(plan, config)?;
         let after = rewritten.data.schema();
@@ -41,7 +57,11 @@ impl OptimizerRule for SingleDistinct {
             if before.data_type() == after.data_type() {
                 return column;
             }
-            cast(column, before.data_type().clone()).alias_qualified(relation.cloned(), before.name())
+            let column = match casts::function(after.data_type(), before) {
+                Some(function) => function.call(vec![column]),
+                None => cast(column, before.data_type().clone()),
+            };
+            column.alias_qualified(relation.cloned(), before.name())
         });
         let columns: Vec<Expr> = columns.collect();
         Ok(Transformed::yes(LogicalPlanBuilder::from(rewritten.data).project(columns)?.build()?))

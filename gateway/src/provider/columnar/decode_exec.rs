@@ -235,7 +235,7 @@ fn bytes(batch: &RecordBatch, column: usize) -> SqlResult<&BinaryViewArray> {
 /// Decodes a column of cells: `cell` is its index in the layout.
 fn cells(bytes: &BinaryViewArray, cell: usize, layout: &RowLayout) -> SqlResult<ArrayRef> {
     let (column, _) = &layout.cells[cell];
-    let is_text = matches!(column.kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
+    let is_text = matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_));
     if is_text
         && column.aggregate.is_none()
         && column.encoding == Encoding::Binary

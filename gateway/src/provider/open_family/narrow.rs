@@ -87,7 +87,8 @@ fn reads_maps(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply(|node| {
         if let LogicalPlan::TableScan(scan) = node {
-            found |= table_of(scan)?.is_some_and(|table| !table.open_columns().is_empty());
+            found |= table_of(scan)?
+                .is_some_and(|table| !table.open_columns().is_empty() || !table.message_columns().is_empty());
         }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
@@ -261,7 +262,7 @@ impl Walk {
 /// The scan that reads what is used; `None` for one that does so already.
 fn narrowed_scan(scan: &TableScan, uses: &Uses) -> Result<Option<TableScan>> {
     let Some(table) = table_of(scan)? else { return Ok(None) };
-    let open = table.open_columns();
+    let (open, messages) = (table.open_columns(), table.message_columns());
     let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
     let mut by_column: Uses = vec![None; schema.fields().len()];
     for (at, used) in uses.iter().enumerate() {
@@ -275,7 +276,10 @@ fn narrowed_scan(scan: &TableScan, uses: &Uses) -> Result<Option<TableScan>> {
         Some(Wanted::All) => None,
         used => Some((id, used.unwrap_or_else(|| Wanted::These(BTreeSet::new())))),
     };
-    let wanted: BTreeMap<u16, Wanted> = open.into_iter().filter_map(of_column).collect();
+    let columns = open.into_iter().chain(messages.iter().copied());
+    let mut wanted: BTreeMap<u16, Wanted> = columns.filter_map(of_column).collect();
+    // Of a message fields are read by name.
+    wanted.retain(|id, wanted| matches!(wanted, Wanted::These(_)) || messages.iter().all(|(_, message)| message != id));
     if wanted == *table.wanted() {
         return Ok(None);
     }

@@ -29,7 +29,7 @@ fn sides(join: &str) -> String {
 
 async fn explained(context: &SessionContext, sql: &str, analyze: bool) -> String {
     let plan = super::super::plan(context, parse(sql)).await.unwrap();
-    let lines = explain(context, &plan, ExplainOptions { analyze, verbose: false }).await.unwrap();
+    let lines = explain(context, &plan, ExplainOptions { analyze, ..ExplainOptions::default() }).await.unwrap();
     let batches: Vec<RecordBatch> = lines.try_collect().await.unwrap();
     let lines = batches.iter().flat_map(|batch| {
         let column = batch.column(0).as_any().downcast_ref::<StringViewArray>().unwrap();

@@ -51,11 +51,36 @@ async fn row_by_row_gives_what_joins_give() {
         "SELECT n FROM @T WHERE n = 'd' OR k IN (SELECT k FROM @U) ORDER BY n",
         "SELECT n FROM @T WHERE n = 'd' OR k NOT IN (SELECT k FROM @U WHERE k > 1) ORDER BY n",
         "SELECT count(*), sum((SELECT max(w) FROM @U WHERE u.k = t.k)) FROM @T",
+        "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND NOT EXISTS (SELECT * FROM @U WHERE u.k = t.k) ORDER BY n",
+        "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND EXISTS (SELECT * FROM @U WHERE u.k = t.k) \
+         AND 8 > (SELECT w FROM @U WHERE u.k = t.k AND u.w > 5) ORDER BY n",
+        "SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w < t.v) AND k IN (SELECT k FROM @U) OR n = 'd' ORDER BY n",
+        "SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w > t.v) AND k IN (SELECT k FROM @U) AND n <> 'd' ORDER BY n",
     ] {
         let query = query.replace("@U", U).replace("@T", T);
         let (left, right) = (shown(&joined, &query).await, shown(&applied, &query).await);
         assert!(!left.starts_with("0A000") && !left.starts_with("XX000"), "{query}: {left}");
         assert_eq!(left, right, "{query}");
+    }
+}
+
+/// A subquery that only a run for each row can answer does not take the others of its WHERE along, and one that names
+/// nothing outside does not either.
+#[tokio::test]
+async fn each_condition_is_a_join_if_it_can() {
+    let context = session(false);
+    for (query, applied) in [
+        ("SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND NOT EXISTS (SELECT * FROM @U WHERE u.k = t.k)", 0),
+        ("SELECT n FROM @T WHERE EXISTS (SELECT * FROM @U WHERE u.k = t.k) AND k IN (SELECT k FROM @U)", 0),
+        (
+            "SELECT n FROM @T WHERE n > 'a' AND (SELECT w FROM @U WHERE u.k = t.k) > 5 AND NOT EXISTS (SELECT * FROM @U WHERE u.k = t.k)",
+            1,
+        ),
+    ] {
+        let query = query.replace("@U", U).replace("@T", T);
+        let plan = context.sql(&query).await.and_then(|query| query.into_optimized_plan()).unwrap();
+        let plan = plan.display_indent().to_string();
+        assert_eq!(plan.matches("Apply").count(), applied, "{query}: {plan}");
     }
 }
 

@@ -32,8 +32,11 @@ const SAMPLE_COLUMNS_MAX: usize = 64 << 10;
 /// Maximum bytes of a qualifier with a column of its own: the footer of each row group repeats it twice.
 const QUALIFIER_BYTES_MAX: usize = 256;
 /// A column is frequent if it occurs in at least 1 of `FREQUENT_ONE_IN` rows of any `STRETCH_ROWS` consecutive sample
-/// rows.
-const FREQUENT_ONE_IN: usize = 20;
+/// rows, and in [`FREQUENT_ROWS_MIN`] of them. A column that few rows have costs little, since Parquet stores runs of
+/// nulls as such; a column that has none of its own is read by decoding the overflow of every row.
+const FREQUENT_ONE_IN: usize = 100;
+/// See [`FREQUENT_ONE_IN`]: or in 1 of 20, where the sample has less than 60 rows.
+const FREQUENT_ROWS_MIN: usize = 3;
 /// See [`FREQUENT_ONE_IN`]; fewer if the sample is smaller.
 const STRETCH_ROWS: usize = 256;
 /// A column has a dictionary if each of its values occurs this often in the sample, on average.
@@ -103,7 +106,7 @@ pub(super) fn frequencies(footer: &Footer, dictionaries: &HashSet<&str>) -> Vec<
             let Qualifiers::These(qualifiers) = &family.qualifiers else { continue };
             // It is unknown which rows have which qualifier: assume one qualifier for each row.
             let share = *rows as usize / qualifiers.len().max(1);
-            if share * FREQUENT_ONE_IN >= group.rows as usize {
+            if is_frequent(share, group.rows as usize) {
                 let share = u32::try_from(share).unwrap_or(u32::MAX);
                 qualifiers.iter().for_each(|qualifier| add(family.number, &qualifier.0, share, false));
             }
@@ -275,7 +278,7 @@ impl<'a> Sample<'a> {
                 column.rows += 1;
                 let before = if column.stretch.0 == stretch { column.stretch.1 } else { 0 };
                 column.stretch = (stretch, before + 1);
-                column.is_frequent |= (before + 1) * FREQUENT_ONE_IN >= rows_of;
+                column.is_frequent |= is_frequent(before + 1, rows_of);
             }
         }
     }
@@ -305,6 +308,11 @@ impl<'a> Sample<'a> {
             |(rows, values): (usize, HashSet<u64>)| (rows > 0).then(|| values.len() * DICTIONARY_REPEATS_MIN <= rows);
         found.into_iter().map(repeats).collect()
     }
+}
+
+/// Whether a column is frequent that so many of some neighbouring rows have.
+fn is_frequent(having: usize, rows: usize) -> bool {
+    having * FREQUENT_ONE_IN >= rows && having >= FREQUENT_ROWS_MIN.min(rows.div_ceil(20))
 }
 
 /// The newest cells of a sample row that are counted, with the index of their family.

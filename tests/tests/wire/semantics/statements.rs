@@ -107,10 +107,8 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
         0A000: FOR UPDATE or FOR SHARE in or of a subquery is not supported
         HINT: Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH before them, may have it as well, if it names nothing of the statement around it.
-        a> SELECT * FROM t TABLESAMPLE BERNOULLI (10)
-        0A000: TABLESAMPLE is not supported
-        a> SELECT * FROM t ORDER BY a FETCH FIRST 1 ROWS WITH TIES
-        0A000: FETCH WITH TIES or PERCENT is not supported
+        a> SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE TIES) FROM t
+        0A000: EXCLUDE TIES in the frame of a window is not supported
         a> SELECT * FROM t ORDER BY b COLLATE "de_DE"
         0A000: the collation "de_DE" is not supported
         a> DELETE FROM t LIMIT 1

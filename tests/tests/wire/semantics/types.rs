@@ -32,7 +32,7 @@ async fn semantics_9_overflow_of_stored_values() -> Result<()> {
         a> SELECT sum(l) FROM (SELECT l FROM t WHERE a = 1 UNION ALL SELECT l FROM t WHERE a = 1) x
         18446744073709551614
         a> SELECT avg(i), avg(l) FROM t
-        -0.5000000000000000 | -0.5000000000000000
+        -0.50000000000000000000 | -0.50000000000000000000
         a> UPDATE t SET l = l - 1 WHERE a = 2
         22003: bigint out of range
         a> SELECT l FROM t ORDER BY a
@@ -162,9 +162,9 @@ async fn semantics_9_floats_and_numerics() -> Result<()> {
         a> SELECT a FROM t WHERE a = 'NaN'
         NaN
         a> SELECT sum(n), avg(n), max(n) FROM t
-        123456789012346.62344 | 30864197253086.6558600000000000 | 123456789012345.12345
+        123456789012346.62344 | 30864197253086.65586 | 123456789012345.12345
         a> SELECT n + 0.1, n * 2, round(n, 2) FROM t WHERE n = 1.5
-        1.6 | 3.00000 | 1.50
+        1.60000 | 3.00000 | 1.50
         a> INSERT INTO t (a) VALUES (0.0)
         23505: duplicate key value violates unique constraint "t_pkey"
         DETAIL: Key (a)=(0) already exists.

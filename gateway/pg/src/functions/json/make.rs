@@ -45,7 +45,8 @@ pub fn json_of(value: &ScalarValue, field: &Field, style: &Style) -> Result<Stri
     Ok(match field.data_type() {
         DataType::Boolean => if shown == "t" { "true" } else { "false" }.to_owned(),
         DataType::Float32 | DataType::Float64 if shown.contains(['N', 'I']) => quoted(&shown),
-        data if data.is_numeric() => shown,
+        // NaN and infinities have letters.
+        data if crate::numeric::is_number(data) && !shown.contains(['N', 'I']) => shown,
         _ if kind(field).is_some() => shown,
         _ => quoted(&shown),
     })

@@ -30,25 +30,11 @@ pub fn parts(text: &str) -> Result<Part<'_>> {
     match text.as_bytes().first() {
         Some(b'{') => {
             let mut members = Vec::new();
-            let mut at = blank(text, 1);
-            if text.as_bytes().get(at) == Some(&b'}') {
-                return Ok(Part::Object(members));
-            }
-            loop {
-                let end = value_end(text, at)?;
-                let key = string(&text[at..end])?;
-                at = blank(text, end);
-                expect(text, at, b':')?;
-                at = blank(text, at + 1);
-                let end = value_end(text, at)?;
-                members.push((key, &text[at..end]));
-                at = blank(text, end);
-                match text.as_bytes().get(at) {
-                    Some(b',') => at = blank(text, at + 1),
-                    Some(b'}') => return Ok(Part::Object(members)),
-                    _ => return Err(malformed()),
-                }
-            }
+            each_member(text, |key, value| {
+                members.push((string(key)?, value));
+                Ok(())
+            })?;
+            Ok(Part::Object(members))
         }
         Some(b'[') => {
             let mut items = Vec::new();
@@ -69,6 +55,29 @@ pub fn parts(text: &str) -> Result<Part<'_>> {
         }
         Some(_) if value_end(text, 0)? == text.len() => Ok(Part::Scalar(text)),
         _ => Err(malformed()),
+    }
+}
+
+/// Calls a function with the key, in its quotes, and the value of each member of an object.
+fn each_member<'a>(text: &'a str, mut push: impl FnMut(&'a str, &'a str) -> Result<()>) -> Result<()> {
+    let mut at = blank(text, 1);
+    if text.as_bytes().get(at) == Some(&b'}') {
+        return Ok(());
+    }
+    loop {
+        let end = value_end(text, at)?;
+        let key = &text[at..end];
+        at = blank(text, end);
+        expect(text, at, b':')?;
+        at = blank(text, at + 1);
+        let end = value_end(text, at)?;
+        push(key, &text[at..end])?;
+        at = blank(text, end);
+        match text.as_bytes().get(at) {
+            Some(b',') => at = blank(text, at + 1),
+            Some(b'}') => return Ok(()),
+            _ => return Err(malformed()),
+        }
     }
 }
 
@@ -139,10 +148,18 @@ fn string(text: &str) -> Result<Cow<'_, str>> {
 /// # Errors
 /// 22P02 for what is no JSON.
 pub fn member<'a>(text: &'a str, key: &str) -> Result<Option<&'a str>> {
-    match parts(text)? {
-        Part::Object(members) => Ok(members.into_iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)),
-        _ => Ok(None),
+    let text = text.trim_ascii();
+    if !text.starts_with('{') {
+        return parts(text).map(|_| None);
     }
+    let mut found = None;
+    each_member(text, |name, value| {
+        if string(name)? == key {
+            found = Some(value);
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// The item of an array at a position, from its end where that is negative.
@@ -186,12 +203,12 @@ pub fn at<'a>(text: &'a str, path: &[String]) -> Result<Option<&'a str>> {
 ///
 /// # Errors
 /// 22P02 for a malformed string.
-pub fn content(text: &str) -> Result<Option<String>> {
+pub fn content(text: &str) -> Result<Option<Cow<'_, str>>> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {
-        Some(b'"') => Ok(Some(string(text)?.into_owned())),
+        Some(b'"') => Ok(Some(string(text)?)),
         Some(b'n') => Ok(None),
-        _ => Ok(Some(text.to_owned())),
+        _ => Ok(Some(Cow::Borrowed(text))),
     }
 }
 
