@@ -10,7 +10,7 @@
 //! overflows ([`arithmetic`]). The exact form is that of [`Exact`]: no other values are `LargeBinary` here, so that
 //! the type alone tells it. Its bytes have the value's order, and equal values may differ in the scale at their end: what
 //! tells whether values are equal looks at their [`key`](crate::functions::numeric::key)
-//! ([`plan::numerics`](crate::plan::numerics)). [`number`] computes with it.
+//! ([`plan::numbers`](crate::plan::numbers)). [`number`] computes with it.
 //!
 //! Literals, operators, functions, casts, aggregates and codecs ask here which form a numeric has.
 
