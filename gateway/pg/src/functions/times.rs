@@ -4,6 +4,7 @@ use super::scalar_function::{self, Call, RowFunction, external, nullable, return
 use crate::{
     codec::parse,
     error::{SqlError, SqlState},
+    numeric,
     statement_time::StatementTime,
     types::{self, TIME, TIMESTAMP},
 };
@@ -105,7 +106,12 @@ fn out_of_range() -> datafusion::error::DataFusionError {
 }
 
 fn float(value: &ScalarValue) -> Option<f64> {
-    match value.cast_to(&DataType::Float64) {
+    let float = DataType::Float64;
+    let cast = match numeric::cast::converts(&value.data_type(), &float) {
+        true => numeric::cast::convert_scalar(value, &float),
+        false => value.cast_to(&float),
+    };
+    match cast {
         Ok(ScalarValue::Float64(float)) => float,
         _ => None,
     }
