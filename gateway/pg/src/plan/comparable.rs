@@ -61,7 +61,9 @@ fn pair(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<()
         return Ok(());
     }
     let (Ok((_, a)), Ok((_, b))) = (left.to_field(schema), right.to_field(schema)) else { return Ok(()) };
-    let numbers = |data: &DataType| data.is_integer() || data.is_floating() || matches!(data, DataType::Decimal128(..));
+    // Not OIDs: what is one in PostgreSQL's catalog is a name here in some columns.
+    let numbers =
+        |data: &DataType| data.is_signed_integer() || data.is_floating() || matches!(data, DataType::Decimal128(..));
     let refused =
         (is_text(a.data_type()) && numbers(b.data_type())) || (numbers(a.data_type()) && is_text(b.data_type()));
     if !refused {

@@ -292,9 +292,11 @@ async fn semantics_5_predicates_touch_exactly_their_rows() -> Result<()> {
         a> INSERT INTO t VALUES (1, (SELECT max(x) FROM u))
         (1)
         a> INSERT INTO t VALUES (2, 2), (3, (SELECT max(x) FROM u))
-        0A000: a subquery in a VALUES of several rows is not supported
-        a> SELECT * FROM t
+        (2)
+        a> SELECT * FROM t ORDER BY a
         1 | 40
+        2 | 2
+        3 | 40
     "#]])
     .await
 }
