@@ -166,7 +166,6 @@ pub fn register(state: &mut SessionState) {
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     replace(state, percentiles::functions());
-    replace(state, crate::plan::whole_rows::functions().chain(crate::plan::with_ties::function()));
     let checked = float_errors::functions(state);
     replace(state, checked);
     let bounded = bounded::functions(state);

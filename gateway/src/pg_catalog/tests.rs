@@ -173,7 +173,7 @@ async fn psql_sees_tables_and_keys() {
             FROM pg_catalog.pg_roles r
             WHERE r.rolname !~ '^pg_'
             ORDER BY 1
-            rolname:name | rolsuper:bool | rolinherit:bool | rolcreaterole:bool | rolcreatedb:bool | rolcanlogin:bool | rolconnlimit:int4 | rolvaliduntil:timestamptz | memberof:_text | rolreplication:bool | rolbypassrls:bool
+            rolname:name | rolsuper:bool | rolinherit:bool | rolcreaterole:bool | rolcreatedb:bool | rolcanlogin:bool | rolconnlimit:int4 | rolvaliduntil:timestamptz | memberof:_name | rolreplication:bool | rolbypassrls:bool
             ana | false | true | false | false | true | -1 | NULL | {} | false | false
             keyspan | true | true | true | true | true | -1 | NULL | {} | false | false
             > SELECT n.nspname AS "Name",

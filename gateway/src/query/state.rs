@@ -10,7 +10,10 @@ use crate::{
         aggregates,
         exec::{cancellable_joins, run_aggregate},
         functions,
-        plan::{apply, checked, interval_order, literals, operators::Operators, type_planner::Types},
+        plan::{
+            apply, checked, comparable, interval_order, literals, operators::Operators, type_planner::Types,
+            whole_rows, with_ties,
+        },
         types,
         workarounds::{
             canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
@@ -74,9 +77,9 @@ fn make() -> SessionState {
         Arc::new(CellTimes),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
-        Arc::new(crate::pg::plan::with_ties::WithTies),
-        Arc::new(crate::pg::plan::whole_rows::WholeRows),
-        crate::pg::plan::comparable::comparable(),
+        Arc::new(with_ties::WithTies),
+        Arc::new(whole_rows::WholeRows),
+        comparable::comparable(),
         literals::untyped(),
     ];
     analyzer.extend(Analyzer::new().rules);
@@ -120,6 +123,7 @@ fn make() -> SessionState {
         state.deregister_udf(name).expect("the state's own functions can be taken away");
     }
     functions::register(&mut state);
+    functions::replace(&mut state, whole_rows::functions().chain(with_ties::function()));
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);
     crate::pg::windows::register(&mut state);

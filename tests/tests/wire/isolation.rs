@@ -323,7 +323,8 @@ async fn errors_name_keys_without_the_span() -> Result<()> {
         ("INSERT INTO notes VALUES ('new', 1, 'x', 'y'), ('new', 1, 'x', 'y')".to_owned(), "23505"),
         (format!("INSERT INTO notes VALUES ('{long}', 1, 'x', 'y')"), "54000"),
         ("INSERT INTO notes VALUES (NULL, 1, 'x', 'y')".to_owned(), "23502"),
-        ("UPDATE notes SET k = 'x'".to_owned(), "0A000"),
+        ("INSERT INTO notes VALUES ('second', 1, 'x', 'y')".to_owned(), "CommandComplete"),
+        ("UPDATE notes SET k = 'x'".to_owned(), "23505"),
         ("SELECT 1 / (n - 1) FROM notes".to_owned(), "22012"),
         ("SELECT v::bigint FROM notes".to_owned(), "22P02"),
     ] {

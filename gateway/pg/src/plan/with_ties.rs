@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub const WITH_TIES: &str = "keyspan_with_ties";
 
 /// The function, which only the rule sees.
-pub(crate) fn function() -> impl Iterator<Item = Arc<ScalarUDF>> {
+pub fn function() -> impl Iterator<Item = Arc<ScalarUDF>> {
     scalar_function::functions([strict(
         WITH_TIES,
         1..=1,
