@@ -35,7 +35,7 @@ pub(crate) const ROW_SHARE: &str = "keyspan_row_share";
 /// Whether a number from 0 to 1 lies below a percentage.
 pub(crate) const SAMPLED: &str = "keyspan_sampled";
 
-/// The functions.
+/// The functions, most of which only the rule sees.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     scalar_function::functions([
         scalar_function::row_function(OCCURRENCE, 0..=0, DataType::Int64, |_, _| Ok(ScalarValue::Int64(None))),
