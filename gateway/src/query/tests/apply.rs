@@ -51,6 +51,7 @@ async fn row_by_row_gives_what_joins_give() {
         "SELECT n FROM @T WHERE n = 'd' OR k IN (SELECT k FROM @U) ORDER BY n",
         "SELECT n FROM @T WHERE n = 'd' OR k NOT IN (SELECT k FROM @U WHERE k > 1) ORDER BY n",
         "SELECT count(*), sum((SELECT max(w) FROM @U WHERE u.k = t.k)) FROM @T",
+        "SELECT n, (SELECT array_to_string(ARRAY(SELECT w::text FROM @U WHERE u.k = t.k ORDER BY w), ', ')) FROM @T ORDER BY n",
         "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND NOT EXISTS (SELECT * FROM @U WHERE u.k = t.k) ORDER BY n",
         "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND EXISTS (SELECT * FROM @U WHERE u.k = t.k) \
          AND 8 > (SELECT w FROM @U WHERE u.k = t.k AND u.w > 5) ORDER BY n",
