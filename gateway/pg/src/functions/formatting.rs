@@ -84,7 +84,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                     read::micros(&text_output(&call.values[0], &call.fields[0])?.unwrap_or_default(), &template)
                         .map_err(external)?
                 } else {
-                    let ScalarValue::Float64(Some(seconds)) = call.values[0].cast_to(&DataType::Float64)? else {
+                    let Some(seconds) = crate::numeric::cast::float(&call.values[0])? else {
                         return ScalarValue::try_from(call.returns.data_type());
                     };
                     /// The last second that a timestamp has.

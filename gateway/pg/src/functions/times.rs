@@ -106,15 +106,7 @@ fn out_of_range() -> datafusion::error::DataFusionError {
 }
 
 fn float(value: &ScalarValue) -> Option<f64> {
-    let float = DataType::Float64;
-    let cast = match numeric::cast::converts(&value.data_type(), &float) {
-        true => numeric::cast::convert_scalar(value, &float),
-        false => value.cast_to(&float),
-    };
-    match cast {
-        Ok(ScalarValue::Float64(float)) => float,
-        _ => None,
-    }
+    numeric::cast::float(value).ok().flatten()
 }
 
 fn micros_of(value: &ScalarValue) -> Option<i64> {

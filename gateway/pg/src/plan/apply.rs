@@ -273,8 +273,8 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
     walked.is_ok() && !left
 }
 
-/// A plan with placeholders for scalar subqueries that name nothing outside: they are run once, before the plan, and stay
-/// where they are.
+/// A plan with placeholders for scalar subqueries that name nothing outside: they are run once, before the plan, and
+/// stay where they are.
 fn without_constants(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let replaced = plan.clone().transform_up(|node| {
         node.map_expressions(|expr| {

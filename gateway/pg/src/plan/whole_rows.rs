@@ -55,10 +55,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=2,
             |_| nullable(DataType::Boolean),
             |call| {
-                let float = |at: usize| match call.values[at].cast_to(&DataType::Float64)? {
-                    ScalarValue::Float64(float) => Ok::<_, datafusion::error::DataFusionError>(float),
-                    _ => Ok(None),
-                };
+                let float = |at: usize| crate::numeric::cast::float(&call.values[at]);
                 let refused = |message: &str| external(SqlError::new(SqlState::INVALID_TABLESAMPLE_ARGUMENT, message));
                 match float(0)? {
                     None => Err(refused("TABLESAMPLE parameter cannot be null")),

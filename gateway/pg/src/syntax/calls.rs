@@ -164,25 +164,14 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
             Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
             _ => None,
         }),
-        // Numerics, whose type follows from that of the other side.
-        Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
+        // Numbers among the items may be of another form than the other side.
+        Expr::Array(array) if array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
         }
         Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
         // A list of items, some of which may be NULL.
-        Expr::Array(array) if !array.elem.iter().all(is_value) => {
-            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
-        }
+        Expr::Array(_) => Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))),
         _ => Ok(None),
-    }
-}
-
-/// Whether it is a number with a point.
-fn has_point(expr: &Expr) -> bool {
-    match expr {
-        Expr::UnaryOp { expr, .. } => has_point(expr),
-        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
-        _ => false,
     }
 }
 
