@@ -1,5 +1,5 @@
 //! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`. Numerics of the exact form,
-//! which differ in the digits that they show, are compared by their [`key`]: `1.1` equals `1.10`.
+//! which differ in the digits that they show, are compared by their [`key`](numeric::key): `1.1` equals `1.10`.
 //!
 //! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
 //! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
