@@ -4,7 +4,7 @@
 //! what is called for each value is that function. Types without a form of their own go through [`json`] or [`list`].
 
 use crate::{
-    codec::{float, format::Format, json, list, numeric, time},
+    codec::{float, format::Format, json, list, numeric, record, time},
     error::{Result, SqlError, SqlState},
     types,
 };
@@ -156,6 +156,7 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format) -> Result<Write> {
         DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary(), Bytes::of_bytes(kind, binary)),
         DataType::Dictionary(_, value) => writer(&plain(array, value)?, kind, format)?,
         DataType::RunEndEncoded(_, value) => writer(&plain(array, value.data_type())?, kind, format)?,
+        DataType::Struct(_) if !matches!(*kind, Type::JSON | Type::JSONB) => record::writer(array, format)?,
         DataType::Map(..) | DataType::Struct(_) => nested_json(array, kind, binary)?,
         DataType::List(..)
         | DataType::LargeList(..)

@@ -114,8 +114,9 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
     }
 
-    /// `ARRAY[…]`: numerics with different digits after the point keep them.
+    /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
     fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
         let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
         let common = types.as_ref().and_then(crate::common_type::of_numbers);
         let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
@@ -254,7 +255,9 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
 /// Whole numbers in arithmetic.
 fn integers(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
-    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo)
+        || matches!(op, Sql::BitwiseAnd | Sql::BitwiseOr | Sql::PGBitwiseXor)
+        || matches!(op, Sql::PGBitwiseShiftLeft | Sql::PGBitwiseShiftRight);
     let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
@@ -303,6 +306,13 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
             && let Some(computed) = numbers::operation(operator, &left, &a, &right, &b)
         {
             return Ok(PlannerResult::Planned(computed));
+        }
+        // A `real` is a double beside any other number.
+        let real = |data: &DataType| *data == DataType::Float32;
+        if counts && (real(&a) && b.is_integer() || real(&b) && a.is_integer()) {
+            let double = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
+            let (left, right) = (double(left), double(right));
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }
         if let Some(planned) = spans(&op, &left, &a, &right, &b).or_else(|| dates(&op, &left, &a, &right, &b)) {
             return Ok(PlannerResult::Planned(planned));

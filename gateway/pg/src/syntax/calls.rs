@@ -425,7 +425,9 @@ fn of_date_trunc(function: &Function) -> Result<Option<Expr>> {
 
 fn of_json_array_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
     let Some((value, None)) = only(function) else { return Ok(None) };
-    json_agg(function, ("[", "]"), call("json_item", [value.clone()]), kind)
+    // Composite values and arrays begin lines of their own, but for the first.
+    let item = if kind == DataType::JSON { "json_line_item" } else { "json_item" };
+    json_agg(function, ("[", "]"), call(item, [value.clone()]), kind)
 }
 
 fn of_json_object_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
@@ -441,7 +443,9 @@ fn json_agg(function: &Function, (open, close): (&str, &str), item: Expr, kind: 
     let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
     list.args = vec![argument(item), argument(text(", "))];
     let joined = Function { name: named("string_agg"), args: FunctionArguments::List(list), ..function.clone() };
-    let whole = join(join(text(open), Expr::Function(joined)), text(close));
+    let joined = Expr::Function(joined);
+    let joined = if open == "[" { call("ltrim", [joined, text("\n ")]) } else { joined };
+    let whole = join(join(text(open), joined), text(close));
     let cast = parsed_expr(&format!("CAST(NULL AS {kind})"))?;
     let Expr::Cast { kind, data_type, array, format, .. } = cast else { return Ok(None) };
     Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))

@@ -115,13 +115,19 @@ fn object_of_texts(call: &Call) -> Result<String> {
 }
 
 /// The functions.
-pub fn functions() -> [RowFunction; 11] {
+pub fn functions() -> [RowFunction; 12] {
     [
         strict("to_json", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?)))
             .with_aliases(&["row_to_json", "array_to_json"]),
         strict("to_jsonb", 1..=1, a_jsonb, |call| binary(&json_of(&call.values[0], &call.fields[0])?)),
         // As an item of an aggregate, where NULL is null.
         strict("json_item", 1..=1, a_json, |call| text(Some(json_of(&call.values[0], &call.fields[0])?))).with_nulls(),
+        strict("json_line_item", 1..=1, a_json, |call| {
+            let item = json_of(&call.values[0], &call.fields[0])?;
+            let begins = matches!(call.values[0], ScalarValue::Struct(_) | ScalarValue::List(_)) && item != "null";
+            text(Some(if begins { format!("\n {item}") } else { item }))
+        })
+        .with_nulls(),
         strict("json_key", 1..=1, a_json, |call| match text_output(&call.values[0], &call.fields[0])? {
             Some(key) => text(Some(quoted(&key))),
             None => Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "field name must not be null"))),
