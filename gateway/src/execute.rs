@@ -17,6 +17,7 @@ mod show;
 pub(crate) mod text;
 mod truncate;
 mod write;
+mod writing_with;
 
 pub use outcome::Outcome;
 
@@ -152,6 +153,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         Statement::Cursor(CursorStatement::Fetch(fetch)) => (Vec::new(), Some(session.cursors.schema(&fetch.name)?)),
         Statement::Execute(execute) => (Vec::new(), prepared::executed(session, execute)?.columns),
         Statement::Setting(Setting::Show(name)) => (Vec::new(), Some(show::columns(name.as_deref())?)),
+        Statement::WritingWith(parts) => Box::pin(writing_with::parameters(session, parts, hints)).await?,
         Statement::Erase(_) => {
             let view = session.view().await?;
             Box::pin(write::parameters(session, view, &statement, hints)).await?
@@ -231,6 +233,13 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
             write::execute(session, prepared, parameters).await
+        }
+        Statement::WritingWith(parts) => {
+            parts.iter().try_for_each(|part| match &part.statement {
+                Statement::Query(_) => Ok(()),
+                write => check_writable(session, write),
+            })?;
+            Box::pin(writing_with::execute(session, parts, &parameters)).await
         }
         Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {

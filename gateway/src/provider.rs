@@ -26,6 +26,7 @@ mod open_family;
 mod predicate;
 pub mod pushdown;
 mod raw;
+mod row_layout;
 pub mod table;
 
 use crate::{
@@ -51,8 +52,10 @@ pub use exec::ScanExec;
 pub use exec::rows;
 pub(crate) use open_family::{NarrowMaps, narrowed_copy};
 pub use pushdown::{Pushdown, exact_rows};
-pub(crate) use table::{KeyOrderedScans, WantedMaps, timestamp_column};
-pub use table::{KeyspanTable, exact_range, row_layout, schema_of};
+pub(crate) use row_layout::WantedMaps;
+pub use row_layout::row_layout;
+pub(crate) use table::{KeyOrderedScans, timestamp_column};
+pub use table::{KeyspanTable, exact_range, schema_of};
 
 /// Checks the row groups that a plan is certain to read against the scan budget. A scan below a limit may end early;
 /// below a filter or a join it may skip row groups by their statistics.

@@ -8,9 +8,8 @@
 //! memory are planned again; correlated subqueries that cannot become joins run for each row
 //! ([`apply`](crate::pg::plan::apply)). PostgreSQL's semantics are the room [`pg`](crate::pg).
 //!
-//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` beside integers in
-//! arithmetic, as a value of CASE, COALESCE, an aggregate or a select list, where it fits; elsewhere DataFusion's
-//! bigint. A number with a point or an exponent is a numeric. A quoted text beside a value of another type takes that
+//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` where it fits (in comparisons
+//! DataFusion's bigint, which compares the same). A number with a point or an exponent is a numeric. A quoted text beside a value of another type takes that
 //! type.
 
 use crate::pg::functions::bounded::ResultBytes;
@@ -64,6 +63,8 @@ pub struct Query {
     pub context: SessionContext,
     /// What it sees.
     pub view: View,
+    /// Where INSERT looks for keys that are taken, if other parts of the statement have written.
+    keys: Option<View>,
     statement: Arc<StatementContext>,
     /// The values of `$1`, `$2`, …; none while the statement is only analysed.
     parameters: Vec<ScalarValue>,
@@ -88,7 +89,8 @@ impl Query {
     /// # Errors
     /// What a definition contradicts.
     pub fn new(statement: Arc<StatementContext>, view: View) -> Result<Self> {
-        Ok(Self { context: over(statement.clone(), &view), view, statement, parameters: Vec::new(), types: Vec::new() })
+        let context = over(statement.clone(), &view);
+        Ok(Self { context, view, keys: None, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
     /// The session for a plan that was kept: without functions, which only texts name. A copy of all of them takes as
@@ -99,7 +101,7 @@ impl Query {
     pub(crate) fn of_cached(statement: Arc<StatementContext>, view: View) -> Result<Self> {
         let state = state(&statement, |states| &states.without_functions);
         let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
-        Ok(Self { context, view, statement, parameters: Vec::new(), types: Vec::new() })
+        Ok(Self { context, view, keys: None, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
     /// The same with functions, for texts.
@@ -112,6 +114,17 @@ impl Query {
     pub fn with_parameters(self, parameters: &[ScalarValue]) -> Self {
         let types = parameters.iter().map(|value| Some(value.data_type()).filter(|known| *known != DataType::Null));
         Self { parameters: parameters.to_vec(), types: types.collect(), ..self }
+    }
+
+    /// The same where keys that are taken are looked for elsewhere than in the view.
+    #[must_use]
+    pub(crate) fn with_keys(self, keys: View) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    /// Where INSERT looks for keys that are taken.
+    pub(crate) fn keys(&self) -> &View {
+        self.keys.as_ref().unwrap_or(&self.view)
     }
 
     /// The same with the types of parameters that the client declares.

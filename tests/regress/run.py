@@ -33,8 +33,8 @@ import sys
 import psycopg
 from psycopg import pq
 
-# Files whose subject Keyspan has or means to have. Not here: geometry, ranges, networks, text search, XML, large objects,
-# triggers and functions of users, partitions, inheritance, kinds of indexes, collations, foreign data.
+# Files whose subject Keyspan has or means to have. Not here: geometry, ranges, networks, text search, XML, large
+# objects, triggers and functions of users, partitions, inheritance, kinds of indexes, collations, foreign data.
 FILES = """
 boolean char name varchar text int2 int4 int8 float4 float8 bit numeric uuid strings numerology date time timetz
 timestamp timestamptz interval horology comments expressions unicode select select_into select_distinct
@@ -45,6 +45,9 @@ regex tablesample tidscan matview enum domain
 """.split()
 
 TIMEOUT = "20s"
+# :name, :'name' and :"name" of psql.
+VARIABLE = re.compile(r":'(\w+)'|:\"(\w+)\"|:(\w+)")
+COPY_FILE = re.compile(r"(copy\b.*?\bfrom\s+)'([^']+)'(.*)", re.I | re.S)
 
 
 class Psql:
@@ -93,7 +96,7 @@ class Psql:
                     if name in ("\\r", "\\reset"):
                         statement, depth = [], 0
                 continue
-            elif char == ":" and (variable := re.match(r":'(\w+)'|:\"(\w+)\"|:(\w+)", rest)) and not rest.startswith("::"):
+            elif char == ":" and (variable := VARIABLE.match(rest)) and not rest.startswith("::"):
                 name = next(group for group in variable.groups() if group)
                 if name in self.variables and text[self.at - 1 : self.at] != ":":
                     value = self.variables[name]
@@ -294,7 +297,7 @@ def main():
             if text is None or re.match(r"\s*(explain)\b", text, re.I):
                 continue
             # Files of the server's machine are sent by the client, to both.
-            if (file := re.match(r"(copy\b.*?\bfrom\s+)'([^']+)'(.*)", text, re.I | re.S)) and os.path.exists(file.group(2)):
+            if (file := COPY_FILE.match(text)) and os.path.exists(file.group(2)):
                 data = pathlib.Path(file.group(2)).read_bytes()
                 text = f"{file.group(1)}STDIN{file.group(3)}"
             expected, found = postgres.run(text, data), keyspan.run(text, data)

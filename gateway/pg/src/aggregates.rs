@@ -3,8 +3,8 @@
 //!
 //! `min` and `max` of floating point numbers have PostgreSQL's order ([`min_max`]), and statistics its algorithm
 //! ([`statistics`]). Sums of [`intervals`], of [`floats`] in a window's frame and of numerics with many digits, and
-//! averages and statistics of integers and numerics ([`exact`]) are ours; all others are DataFusion's own, and only their
-//! arguments are widened to decimals first.
+//! averages and statistics of integers and numerics ([`exact`]) are ours; all others are DataFusion's own, and only
+//! their arguments are widened to decimals first.
 //!
 //! DataFusion settles the types in a scalar subquery more than once. So what an argument becomes stays what it is when
 //! it is widened again, and integers, whose sum is no numeric as a bigint's is, are widened where they are summed

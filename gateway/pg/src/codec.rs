@@ -10,4 +10,5 @@ pub mod numeric;
 pub mod parameter;
 pub mod parse;
 pub mod print;
+pub mod record;
 pub mod time;

@@ -13,9 +13,9 @@
 //! | comparisons, IN, BETWEEN, CASE, functions | [`literals`](crate::plan::literals) | [`of_exprs`]: the one type of the others |
 //! | arguments of `coalesce` and its kin, when types are coerced | [`same_type`](crate::functions::same_type) | [`arguments`] |
 //!
-//! Where a type is a `numeric` with a precision, the literal keeps the digits that it has ([`literal_type`]). Numbers of
-//! several types have one together by [`of_numbers`]: a float, to which numerics give way, or the form of a numeric that
-//! has the digits of all ([`numeric`]).
+//! Where a type is a `numeric` with a precision, the literal keeps the digits that it has ([`literal_type`]). Numbers
+//! of several types have one together by [`of_numbers`]: a float, to which numerics give way, or the form of a numeric
+//! that has the digits of all ([`numeric`]).
 
 use crate::{
     numeric,

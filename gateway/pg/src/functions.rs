@@ -34,6 +34,7 @@ pub mod numbers;
 pub mod numeric;
 mod percentiles;
 pub mod planned;
+pub(crate) mod records;
 pub(crate) mod same_type;
 pub mod scalar_function;
 mod series;
@@ -122,7 +123,8 @@ pub fn undefined(name: &str, arguments: &[DataType]) -> SqlError {
         .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }
 
-fn shown_type(data: &DataType) -> String {
+/// A type as messages name it.
+pub fn shown_type(data: &DataType) -> String {
     match types::sql_type(&Field::new("", data.clone(), true)) {
         Some(keyspan_catalog::SqlType::Numeric { .. } | keyspan_catalog::SqlType::Exact(_)) => "numeric".into(),
         Some(kind) => types::type_name(kind),
@@ -166,7 +168,10 @@ pub fn register(state: &mut SessionState) {
             .with_volatility(Volatility::Immutable),
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
-    replace(state, functions.chain([interval_micros(), span_between(), timezone()]).chain(sleep::functions()));
+    replace(
+        state,
+        functions.chain([interval_micros(), span_between(), timezone(), records::record()]).chain(sleep::functions()),
+    );
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));

@@ -7,10 +7,10 @@
 //! | exact | `LargeBinary` | every other numeric: each value has its own digits after the point, NaN and infinities |
 //!
 //! The first two are Arrow's, whose kernels compute them; a type says how many digits there are, so that no result
-//! overflows ([`arithmetic`]). The exact form is that of [`Exact`]: no other values are `LargeBinary` here, so that
-//! the type alone tells it. Its bytes have the value's order, and equal values may differ in the scale at their end: what
-//! tells whether values are equal looks at their [`key`](crate::functions::numeric::key)
-//! ([`plan::numerics`](crate::plan::numerics)). [`number`] computes with it.
+//! overflows ([`arithmetic`]). The exact form is that of [`Exact`]: no other values are `LargeBinary` here, so that the
+//! type alone tells it. Its bytes have the value's order, and equal values may differ in the scale at their end: what
+//! tells whether values are equal looks at their [`key`](key::key) ([`plan::numbers`](crate::plan::numbers)).
+//! [`number`] computes with it.
 //!
 //! Literals, operators, functions, casts, aggregates and codecs ask here which form a numeric has.
 
@@ -20,6 +20,7 @@ use keyspan_catalog::value::exact::Exact;
 
 pub mod cast;
 pub mod column;
+pub mod key;
 pub(crate) mod number;
 pub(crate) mod power;
 

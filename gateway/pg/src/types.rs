@@ -332,7 +332,8 @@ fn pg_type_of_data(data: &DataType) -> Type {
         DataType::Dictionary(_, value) => pg_type_of_data(value),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => array_of(&pg_type(item)),
         DataType::ListView(item) | DataType::LargeListView(item) => array_of(&pg_type(item)),
-        DataType::Map(..) | DataType::Struct(_) => Type::JSONB,
+        DataType::Map(..) => Type::JSONB,
+        DataType::Struct(_) => Type::RECORD,
         _ => Type::TEXT,
     }
 }
@@ -341,6 +342,7 @@ fn pg_type_of_data(data: &DataType) -> Type {
 fn array_of(item: &Type) -> Type {
     match *item {
         Type::BOOL => Type::BOOL_ARRAY,
+        Type::RECORD => Type::RECORD_ARRAY,
         Type::INT2 => Type::INT2_ARRAY,
         Type::INT4 => Type::INT4_ARRAY,
         Type::INT8 => Type::INT8_ARRAY,

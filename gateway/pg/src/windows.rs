@@ -4,7 +4,7 @@
 //! value and the default are cast to their common type first, and what are no literals is computed here over the whole
 //! partition. All else is DataFusion's, which holds a few rows at a time.
 
-use crate::types;
+use crate::{common_type, numeric, types};
 use arrow::{
     array::{Array, ArrayRef, AsArray, new_null_array},
     compute::{cast, interleave},
@@ -64,6 +64,10 @@ impl WindowUDFImpl for Shift {
                 // A quoted text takes the value's type.
                 let common = match (types::is_text(value), types::is_text(default)) {
                     (false, true) => Some(value.clone()),
+                    // The rule of numbers casts both, to a form that Arrow does not know.
+                    _ if common_type::of_numbers([value, default]).is_some_and(|to| numeric::is_exact(&to)) => {
+                        return Ok(vec![value.clone(), DataType::Int64, default.clone()]);
+                    }
                     _ => type_union_resolution(&[value.clone(), default.clone()]),
                 };
                 let common = common.ok_or_else(unknown)?;

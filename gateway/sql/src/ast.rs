@@ -41,6 +41,8 @@ pub enum Statement {
     Erase(Box<ast::Delete>),
     /// `MERGE`
     Merge(Box<Merge>),
+    /// `WITH` whose queries write: its parts in the order in which they run, the statement behind WITH last.
+    WritingWith(Vec<WithPart>),
     /// `COPY … TO 'file'`
     CopyTo(CopyTo),
     /// `COPY … TO STDOUT`
@@ -85,6 +87,18 @@ pub enum Statement {
     Maintenance(Maintenance),
     /// `SHOW TABLES`, `SHOW COLUMNS`, `SHOW CREATE`, `DESCRIBE`
     Describe(Description),
+}
+
+/// A part of a statement with a WITH whose queries write: a query of WITH, or the statement behind it. Those behind
+/// read the rows of the first from a function that is called [`WITH_ROWS`] with `_0` behind it, and so on.
+///
+/// [`WITH_ROWS`]: crate::WITH_ROWS
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithPart {
+    /// A query, a write, or such with a lock.
+    pub statement: Statement,
+    /// The parameters that it has, by number from 1.
+    pub parameters: Vec<usize>,
 }
 
 /// What is told of relations.

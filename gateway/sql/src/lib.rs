@@ -9,6 +9,7 @@ pub mod ast;
 
 mod statement;
 mod tokens;
+pub use tokens::writing_with::WITH_ROWS;
 
 // Queries, and what is cut out of or checked in their trees.
 mod adapt;

@@ -54,6 +54,7 @@ pub(crate) fn parse_prepare(
         | Statement::Update(_)
         | Statement::Delete(_)
         | Statement::Erase(_)
+        | Statement::WritingWith(_)
         | Statement::Merge(_) => {}
         _ => return Err(SqlError::unsupported("PREPARE of this statement")),
     }

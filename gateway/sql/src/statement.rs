@@ -13,8 +13,11 @@
 mod tests;
 
 use crate::{
-    ast::Statement, comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared,
-    proto, role, select_into, sequence, settings, tokens::TokenReader, transaction, view, write,
+    ast::{Statement, WithPart},
+    comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto, role,
+    select_into, sequence, settings,
+    tokens::TokenReader,
+    transaction, view, write,
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_pg::{
@@ -58,6 +61,7 @@ impl Statement {
 fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let statement = match tokens.head().as_str() {
         "" if tokens.at_end() => Statement::Empty,
+        "with" if tokens.writes_within_with() => parse_writing_with(tokens)?,
         "with" if tokens.behind_with() == "insert" => write::parse_insert(tokens)?,
         "with" if tokens.behind_with() == "update" => write::parse_update(tokens)?,
         "with" if tokens.behind_with() == "delete" => write::parse_delete(tokens)?,
@@ -91,6 +95,27 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     };
     tokens.expect_end()?;
     Ok(statement)
+}
+
+/// Parses a statement of which queries in WITH write.
+fn parse_writing_with(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let mut parts = Vec::new();
+    for mut part in tokens.parts_of_with()? {
+        let statement = parse_one(&mut part.tokens)?;
+        match &statement {
+            Statement::Query(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_)
+            | Statement::Merge(_) => {}
+            Statement::LockingQuery(_) => {
+                return Err(SqlError::unsupported("a query that locks beside one that writes inside of WITH"));
+            }
+            _ => return Err(SqlError::unsupported("this statement inside of WITH or behind it")),
+        }
+        parts.push(WithPart { statement, parameters: part.parameters });
+    }
+    Ok(Statement::WritingWith(parts))
 }
 
 /// Parses `CREATE`, `ALTER` and `DROP`: the word behind them chooses the parser.

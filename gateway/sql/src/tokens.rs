@@ -18,6 +18,7 @@ use keyspan_pg::{
 pub(crate) mod complexity;
 mod forms;
 pub(crate) mod subscripts;
+pub(crate) mod writing_with;
 
 /// Bytes of a text of statements. Values that are sent as parameters are not part of it.
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
@@ -43,7 +44,7 @@ pub(crate) struct TokenReader<'a> {
     index: usize,
     /// AND and OR of the longest chain.
     longest_chain: usize,
-    /// The location of the semicolon behind the statement, if there is one.
+    /// The location of the sign that ends the statement, a semicolon or a parenthesis, if there is one.
     end: Option<Location>,
 }
 
@@ -457,7 +458,8 @@ impl<'a> TokenReader<'a> {
 
     fn end_error(&self) -> SqlError {
         if let Some(end) = self.end {
-            return at(self.sql, end, SqlError::syntax("syntax error at or near \";\""));
+            let near: String = text_from(self.sql, end).chars().take(1).collect();
+            return at(self.sql, end, SqlError::syntax(format!("syntax error at or near \"{near}\"")));
         }
         let mut error = SqlError::syntax("syntax error at end of input");
         error.position = u32::try_from(self.sql.chars().count() + 1).ok();

@@ -196,8 +196,8 @@ pub async fn to_parquet(
     sent.and(written)
 }
 
-/// The columns of a file: intervals, and numerics without digits or with more than 38, for which Parquet has no type that
-/// holds all of them, are texts there.
+/// The columns of a file: intervals, and numerics without digits or with more than 38, for which Parquet has no type
+/// that holds all of them, are texts there.
 fn portable(schema: &SchemaRef) -> SchemaRef {
     let field = |field: &FieldRef| match field.data_type() {
         data if is_text_in_files(data) => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),

@@ -245,9 +245,9 @@ fn rounded(unscaled: i128, scale: u8) -> i128 {
 }
 
 fn mismatch(column: &TargetColumn, from: &DataType) -> SqlError {
-    let found = types::parameter_pg_type(from);
+    let found = crate::pg::functions::shown_type(from);
     let wanted = types::type_name(column.kind);
-    let message = format!("column \"{}\" is of type {wanted} but expression is of type {}", column.name, found.name());
+    let message = format!("column \"{}\" is of type {wanted} but expression is of type {found}", column.name);
     SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint("You will need to rewrite or cast the expression.")
 }
 
@@ -312,12 +312,12 @@ mod tests {
         check(
             ScalarValue::Boolean(Some(true)),
             SqlType::Int4,
-            expect![[r#"42804 column "a" is of type integer but expression is of type bool"#]],
+            expect![[r#"42804 column "a" is of type integer but expression is of type boolean"#]],
         );
         check(
             ScalarValue::Int32(Some(1)),
             SqlType::Bool,
-            expect![[r#"42804 column "a" is of type boolean but expression is of type int4"#]],
+            expect![[r#"42804 column "a" is of type boolean but expression is of type integer"#]],
         );
     }
 }

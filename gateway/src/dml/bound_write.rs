@@ -171,7 +171,8 @@ impl<'a> BoundWrite<'a> {
     /// range.
     ///
     /// # Errors
-    /// Those of the plan and of its rows; of assignment (22001, 22003, 23502, …), checks (23514) and keys (23505); 54000.
+    /// Those of the plan and of its rows; of assignment (22001, 22003, 23502, …), checks (23514) and keys (23505);
+    /// 54000.
     pub(crate) async fn run(
         &self,
         query: &Query,

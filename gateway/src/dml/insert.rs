@@ -163,7 +163,7 @@ pub(super) async fn run(
             }
             OnConflict::Fail | OnConflict::Nothing { .. } => {
                 let skip = conflict != OnConflict::Fail;
-                put_new((&query.view, target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
+                put_new((query.keys(), target), new, skip, &mut seen, (&mut written, &mut *returned)).await?
             }
         };
     }

@@ -333,7 +333,7 @@ pub(super) async fn run(
                         let checked: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
                         defaults::check(query, target, &checked, false).await.map_err(|(_, error)| error)?;
                         let written = (&mut merging.written, &mut Returned::new(None));
-                        insert::put_new((&query.view, target), rows, false, &mut new, written).await?;
+                        insert::put_new((query.keys(), target), rows, false, &mut new, written).await?;
                     }
                 }
                 (Action::Nothing | Action::Insert(..), _) => {}

@@ -156,8 +156,8 @@ fn digits(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A literal number for a column of numbers that are no integers goes there as text: as it is written, whatever the type
-/// of the cells beside it.
+/// A literal number for a column of numbers that are no integers goes there as text: as it is written, whatever the
+/// type of the cells beside it.
 pub(super) fn keep_digits(expr: &mut Expr, kind: SqlType) {
     if matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8)
         && let Some(digits) = digits(expr)

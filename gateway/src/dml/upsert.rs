@@ -180,7 +180,7 @@ impl Upsert<'_> {
     ) -> Result<u64> {
         let OnConflict::Update { assignments, condition, .. } = conflict else { return Ok(0) };
         let target = self.target;
-        let there = insert::existing(&self.query.view, target, &new).await?;
+        let there = insert::existing(self.query.keys(), target, &new).await?;
         let (mut count, mut conflicting) = (0, Vec::new());
         for row in new {
             if !seen.insert(row.key.clone()) {

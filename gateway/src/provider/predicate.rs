@@ -9,7 +9,7 @@ use super::{
     keys::Keys,
     literal::{Edge, text},
 };
-use crate::pg::functions::numeric::KEY;
+use crate::pg::numeric::key::KEY;
 use arrow::datatypes::DataType;
 use datafusion::{
     logical_expr::{BinaryExpr, Expr, Like, Operator, expr::ScalarFunction, lit},

@@ -7,12 +7,13 @@
 
 use super::{
     cells, columnar,
-    decode::{self, CellColumn, Layout, RowLayout, Shows},
+    decode::Layout,
     exec::{Description, Order, Read, ScanExec},
     keys::Keys,
-    open_family::{self, MapColumn, Wanted},
+    open_family::Wanted,
     pushdown::Pushdown,
     raw,
+    row_layout::{WantedMaps, cell_columns, layout_of},
 };
 use crate::{
     lock::Mutex,
@@ -36,16 +37,11 @@ use datafusion::{
     },
 };
 use keyspan_catalog::{
-    Encoding, SqlType, Table, Value,
-    proto::ProtoMessage,
+    SqlType, Table, Value,
     table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
-use keyspan_storage::{Columns, KeyRange, TimestampRange, scan::FamilyColumns};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    fmt,
-    sync::Arc,
-};
+use keyspan_storage::{Columns, KeyRange, TimestampRange};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 /// The columns and rows that a table is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,17 +75,9 @@ pub struct KeyspanTable {
     wanted: WantedMaps,
 }
 
-/// What is read of columns of open families, by the numbers of the columns; all of those that are not among them.
-pub(crate) type WantedMaps = BTreeMap<u16, Wanted>;
-
 /// The name of the column with the timestamps of a column's newest cells.
 pub(crate) fn timestamp_column(column: &str) -> String {
     format!("cell_time({column})")
-}
-
-/// The columns of a table whose values are cells.
-fn cell_columns(table: &Table) -> impl Iterator<Item = &Column> {
-    table.columns.iter().filter(|column| matches!(column.place, ColumnPlace::Cell { .. }))
 }
 
 /// The filters that were asked about, by what the table has promised.
@@ -493,112 +481,4 @@ impl TableProvider for KeyspanTable {
 /// The filter without the table's name or alias: DataFusion asks with and without it.
 fn unqualified(filter: &Expr) -> Expr {
     datafusion::logical_expr::expr_rewriter::unnormalize_col(filter.clone())
-}
-
-/// The layout of batches of `schema`, whose columns are those of [`schema_of`] with the indexes `projection`, each at
-/// most once, under any names; and the columns of the store to read for it. `wanted` says what is read of open
-/// families.
-pub fn row_layout(
-    table: &Arc<Table>,
-    operator: bool,
-    projection: &[usize],
-    schema: SchemaRef,
-    wanted: &WantedMaps,
-) -> (Arc<dyn Layout>, Columns) {
-    layout_of((table, operator), (projection, usize::MAX), schema, wanted)
-}
-
-/// The message of which only some fields are read.
-fn read_of(message: &ProtoMessage, wanted: &Wanted) -> ProtoMessage {
-    let only = match wanted {
-        Wanted::These(these) => message.only(these.iter().filter_map(|name| std::str::from_utf8(name).ok())),
-        _ => None,
-    };
-    only.unwrap_or_else(|| message.clone())
-}
-
-/// [`row_layout`], where indexes from `width` on are those of the timestamps of cells.
-fn layout_of(
-    (table, operator): (&Arc<Table>, bool),
-    (projection, width): (&[usize], usize),
-    schema: SchemaRef,
-    wanted: &WantedMaps,
-) -> (Arc<dyn Layout>, Columns) {
-    let tenant = usize::from(operator);
-    let (mut parts, mut cells, mut maps, mut kinds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (place, at) in projection.iter().enumerate() {
-        let timed = at.checked_sub(width).and_then(|at| cell_columns(table).nth(at));
-        let Some(at) = at.checked_sub(tenant) else {
-            parts.push((0, place));
-            kinds.push(SqlType::Text);
-            continue;
-        };
-        let Some(column) = timed.or_else(|| table.columns.get(at)) else {
-            parts.push((tenant, place));
-            kinds.push(table.key.parts[0].kind);
-            continue;
-        };
-        let shows = if timed.is_some() { Shows::Timestamp } else { Shows::Value };
-        kinds.push(if timed.is_some() { SqlType::Timestamptz } else { column.kind });
-        match &column.place {
-            ColumnPlace::Key(part) => parts.push((part + tenant, place)),
-            ColumnPlace::Cell { family, qualifier, encoding } => {
-                let cell = CellColumn {
-                    name: column.name.clone(),
-                    family: family.clone(),
-                    qualifier: qualifier.clone().into(),
-                    kind: column.kind,
-                    encoding: match (encoding, wanted.get(&column.id)) {
-                        (Encoding::Protobuf(message), Some(wanted)) => Encoding::Protobuf(read_of(message, wanted)),
-                        _ => encoding.clone(),
-                    },
-                    aggregate: table.family(family.as_str()).and_then(|family| family.aggregate),
-                    shows,
-                };
-                cells.push((cell, place));
-            }
-            ColumnPlace::Open { family, encoding } => {
-                let map = MapColumn {
-                    name: column.name.clone(),
-                    family: family.clone(),
-                    encoding: encoding.clone(),
-                    hidden: open_family::hidden(table, family),
-                    wanted: wanted.get(&column.id).cloned().unwrap_or_default(),
-                };
-                maps.push((map, place));
-            }
-        }
-    }
-    cells.sort_by(|(a, _), (b, _)| (&a.family, &a.qualifier).cmp(&(&b.family, &b.qualifier)));
-    // `None` for all qualifiers of a family.
-    let mut families: BTreeMap<_, Option<BTreeSet<_>>> = BTreeMap::new();
-    for (cell, _) in &cells {
-        let read = families.entry(cell.family.clone()).or_insert_with(|| Some(BTreeSet::new()));
-        read.get_or_insert_default().insert(cell.qualifier.clone());
-    }
-    for (map, _) in &maps {
-        let read = families.entry(map.family.clone()).or_insert_with(|| Some(BTreeSet::new()));
-        match (&map.wanted, read) {
-            (Wanted::These(these), Some(read)) => read.extend(these.iter().cloned()),
-            (_, read) => *read = None,
-        }
-    }
-    let of_family = |(family, qualifiers): (_, Option<BTreeSet<_>>)| FamilyColumns {
-        family,
-        qualifiers: qualifiers.map(|all| all.into_iter().collect()),
-    };
-    let mut keys = table.key.clone();
-    keys.with_tenant = operator;
-    let layout = RowLayout {
-        schema,
-        keys,
-        parts,
-        cells,
-        maps,
-        kinds,
-        on_bad_value: table.on_bad_value,
-        on_bad_key: table.on_bad_key,
-    };
-    let layout: Arc<dyn decode::Layout> = Arc::new(Arc::new(layout));
-    (layout, Columns::Of(families.into_iter().map(of_family).collect()))
 }

@@ -8,10 +8,7 @@ use crate::{
     pg::{
         error::Result,
         plan::materialized,
-        syntax::{
-            natural_join::{self, ColumnsOf},
-            order_by, rewrite, unsupported,
-        },
+        syntax::{natural_join, order_by, relation_columns::ColumnsOf, rewrite, unsupported, whole_row},
     },
     pg_catalog,
 };
@@ -34,7 +31,7 @@ enum Run {
 }
 
 /// All passes, in the order in which they run.
-pub(crate) static PASSES: [Pass; 8] = [
+pub(crate) static PASSES: [Pass; 9] = [
     // Needs WITH as the user wrote it: it counts how often the name of a query stands in the statement.
     // Leaves queries of WITH that are computed once under names that the planner's nodes follow (`plan::materialized`).
     Pass::new("materialized", materialized::mark),
@@ -53,6 +50,9 @@ pub(crate) static PASSES: [Pass; 8] = [
     // Needs names that can be planned: each relation of such a join is planned by itself, by all of these passes.
     // Leaves USING for NATURAL, and the list of columns for `*` over a join that merges some.
     Pass { name: "natural_joins", run: Run::Columns(natural_joins) },
+    // As `natural_joins`, which writes `*` out.
+    // Leaves composite values for names of relations that are values; items that were such names have labels.
+    Pass { name: "whole_rows", run: Run::Columns(whole_rows) },
     // Needs labels as the user wrote them. The client's query alone: the others follow in `expand`, which visits them
     // all. Leaves no item that hides a column in ORDER BY.
     Pass::new("hidden_order", |statement| {
@@ -103,6 +103,10 @@ fn natural_joins<'a>(statement: &'a mut Statement, columns_of: &'a ColumnsOf<'_>
     Box::pin(natural_join::resolve(statement, columns_of))
 }
 
+fn whole_rows<'a>(statement: &'a mut Statement, columns_of: &'a ColumnsOf<'_>) -> BoxFuture<'a, Result<()>> {
+    Box::pin(whole_row::resolve(statement, columns_of))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,8 +116,10 @@ mod tests {
     #[test]
     fn passes_run_in_this_order() {
         let names: Vec<&str> = PASSES.iter().map(|pass| pass.name).collect();
-        expect!["materialized catalog_names system_columns natural_joins hidden_order expand unsupported resolve"]
-            .assert_eq(&names.join(" "));
+        expect![
+            "materialized catalog_names system_columns natural_joins whole_rows hidden_order expand unsupported resolve"
+        ]
+        .assert_eq(&names.join(" "));
     }
 
     /// One pass by itself; each relation has the columns `k` and its own name.

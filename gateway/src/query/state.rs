@@ -11,8 +11,8 @@ use crate::{
         exec::{cancellable_joins, run_aggregate},
         functions,
         plan::{
-            apply, checked, interval_order, literals, numbers, operators::Operators, type_planner::Types, whole_rows,
-            with_ties,
+            apply, checked, comparable, interval_order, literals, numbers, operators::Operators, type_planner::Types,
+            whole_rows, with_ties,
         },
         types,
         workarounds::{
@@ -80,7 +80,7 @@ fn make() -> SessionState {
         Arc::new(crate::pg::plan::lateral::Lateral),
         Arc::new(with_ties::WithTies),
         Arc::new(whole_rows::WholeRows),
-        crate::pg::plan::comparable::comparable(),
+        comparable::comparable(),
         literals::untyped(),
         numbers::numbers(),
     ];

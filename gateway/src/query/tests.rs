@@ -427,7 +427,7 @@ async fn errors_have_their_states() {
             > SELECT nix(1)
             42883 function nix does not exist
             > SELECT lower(1, 2)
-            42883 function lower(bigint, bigint) does not exist
+            42883 function lower(integer, integer) does not exist
             > SELECT origin, count(*) FROM flights
             42803 column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column "flights.origin" must appear in the GROUP BY clause or must be part of an aggregate function, currently only "count(Int64(1))" appears in the SELECT clause satisfies this requirement
             > SELECT origin FROM flights WHERE count(*) > 1

@@ -116,7 +116,7 @@ fn is_one_transaction(session: &Session, statements: &[FromText]) -> bool {
     let statements: Vec<&Statement> = statements.iter().map(FromText::statement).collect();
     let writes = |of: &Statement| {
         matches!(of, Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::CopyFrom(_))
-            || matches!(of, Statement::Merge(_))
+            || matches!(of, Statement::Merge(_) | Statement::WritingWith(_))
             || matches!(of, Statement::Cursor(CursorStatement::Declare(_)) | Statement::Execute(_))
             || matches!(of, Statement::Definition(_) | Statement::CreateTableAs(_))
     };

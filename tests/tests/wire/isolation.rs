@@ -325,6 +325,8 @@ async fn errors_name_keys_without_the_span() -> Result<()> {
         ("INSERT INTO notes VALUES (NULL, 1, 'x', 'y')".to_owned(), "23502"),
         ("UPDATE notes SET k = NULL".to_owned(), "23502"),
         (format!("UPDATE notes SET k = '{long}'"), "54000"),
+        ("INSERT INTO notes VALUES ('second', 1, 'x', 'y')".to_owned(), "CommandComplete"),
+        ("UPDATE notes SET k = 'x'".to_owned(), "23505"),
         ("SELECT 1 / (n - 1) FROM notes".to_owned(), "22012"),
         ("SELECT v::bigint FROM notes".to_owned(), "22P02"),
     ] {

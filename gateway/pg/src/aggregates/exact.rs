@@ -1,8 +1,8 @@
 //! Sums, averages, variances and deviations of integers and numerics, exact to the last digit: PostgreSQL's
 //! `numeric_sum`, `numeric_avg` and `numeric_stddev_internal`.
 //!
-//! A [`Tally`] has the sum of values, for some that of their squares, how many there were, and the most digits after the
-//! point. While a sum fits in 128 bits it is added there.
+//! A [`Tally`] has the sum of values, for some that of their squares, how many there were, and the most digits after
+//! the point. While a sum fits in 128 bits it is added there.
 
 use super::passes;
 use crate::{

@@ -1,7 +1,7 @@
 //! DataFusion's accumulators with arguments or results cast to another type: [`Types`] says to which.
 //!
-//! Integers are widened where they are summed, which is what a bigint's sum is made of. Of floating point numbers it is seen whether one was infinite: if none
-//! was, no result may be ([`floats`]).
+//! Integers are widened where they are summed, which is what a bigint's sum is made of. Of floating point numbers it is
+//! seen whether one was infinite: if none was, no result may be ([`floats`]).
 
 use super::floats;
 use arrow::{

@@ -4,7 +4,7 @@
 //! what is called for each value is that function. Types without a form of their own go through [`json`] or [`list`].
 
 use crate::{
-    codec::{float, format::Format, json, list, numeric, time},
+    codec::{float, format::Format, json, list, numeric, record, time},
     datetime::{Style, encode},
     error::{Result, SqlError, SqlState},
     types,
@@ -165,6 +165,7 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Resul
         DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary(), Bytes::of_bytes(kind, binary, style)),
         DataType::Dictionary(_, value) => writer(&plain(array, value)?, kind, format, style)?,
         DataType::RunEndEncoded(_, value) => writer(&plain(array, value.data_type())?, kind, format, style)?,
+        DataType::Struct(_) if !matches!(*kind, Type::JSON | Type::JSONB) => record::writer(array, format, style)?,
         DataType::Map(..) | DataType::Struct(_) => nested_json(array, kind, binary, style)?,
         DataType::List(..)
         | DataType::LargeList(..)

@@ -128,8 +128,8 @@ impl ScalarUDFImpl for OfArrays {
     }
 }
 
-/// Whether values of a type are compared by their lengths, as intervals, or by their keys, as numerics of the exact form
-/// are; so are arrays of them.
+/// Whether values of a type are compared by their lengths, as intervals, or by their keys, as numerics of the exact
+/// form are; so are arrays of them.
 pub fn has_length(data: &DataType) -> bool {
     match data {
         DataType::Interval(_) => true,
@@ -149,7 +149,7 @@ fn lengths(array: &ArrayRef) -> Result<ArrayRef> {
         return Ok(Arc::new(ListArray::try_new(item, list.offsets().clone(), values, list.nulls().cloned())?));
     }
     if numeric::is_exact(array.data_type()) {
-        return super::numeric::keys(array);
+        return crate::numeric::key::keys(array);
     }
     if !matches!(array.data_type(), DataType::Interval(_) | DataType::Duration(_) | DataType::Null) {
         return Ok(Arc::clone(array));

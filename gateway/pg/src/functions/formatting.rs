@@ -90,7 +90,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                     let local = read::micros(&text, &template).map_err(external)?;
                     Style::within(call.options).zone.to_utc(local).unwrap_or(local)
                 } else {
-                    let ScalarValue::Float64(Some(seconds)) = call.values[0].cast_to(&DataType::Float64)? else {
+                    let Some(seconds) = crate::numeric::cast::float(&call.values[0])? else {
                         return ScalarValue::try_from(call.returns.data_type());
                     };
                     /// The last second that a timestamp has.

@@ -10,13 +10,7 @@ use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use std::sync::Arc;
 
 fn float(call: &Call, at: usize) -> Result<f64> {
-    if numeric::is_exact(&call.values[at].data_type()) {
-        return Ok(number_of_scalar(&call.values[at])?.map_or(f64::NAN, |number| number.to_f64()));
-    }
-    match call.values[at].cast_to(&DataType::Float64)? {
-        ScalarValue::Float64(Some(float)) => Ok(float),
-        _ => Ok(f64::NAN),
-    }
+    Ok(numeric::cast::float(&call.values[at])?.unwrap_or(f64::NAN))
 }
 
 fn given(value: f64) -> Result<ScalarValue> {
@@ -108,11 +102,8 @@ fn others() -> [RowFunction; 2] {
             }
             let operand = float(call, 0)?;
             if let Some(bounds) = items(&call.values[1]) {
-                let bounds =
-                    bounds.iter().map(|bound| bound.cast_to(&DataType::Float64)).collect::<Result<Vec<_>>>()?;
-                let below = bounds
-                    .iter()
-                    .filter(|bound| matches!(bound, ScalarValue::Float64(Some(bound)) if *bound <= operand));
+                let bounds = bounds.iter().map(numeric::cast::float).collect::<Result<Vec<_>>>()?;
+                let below = bounds.into_iter().flatten().filter(|bound| *bound <= operand);
                 return Ok(ScalarValue::Int32(i32::try_from(below.count()).ok()));
             }
             if call.values.len() != 4 {

@@ -10,11 +10,14 @@ use super::{
 };
 use crate::{
     error::{SqlError, SqlState},
-    numeric, types,
+    numeric::{
+        self,
+        cast::{float, floats},
+    },
+    types,
 };
 use arrow::{
-    array::{ArrayRef, AsArray},
-    compute::cast,
+    array::AsArray,
     datatypes::{DataType, FieldRef, Float64Type},
 };
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
@@ -56,10 +59,10 @@ fn one_or_many(fields: &[FieldRef], data: DataType) -> Result<FieldRef> {
 
 /// Computes the value at each part, which are one or many.
 fn at_parts(call: &Call, value: impl Fn(f64) -> Result<ScalarValue>) -> Result<ScalarValue> {
-    let one = |part: &ScalarValue, none: &DataType| match ScalarValue::try_from_array(&floats(&part.to_array()?)?, 0)? {
-        ScalarValue::Float64(None) => ScalarValue::try_from(none),
-        ScalarValue::Float64(Some(part)) if (0.0..=1.0).contains(&part) => value(part),
-        other => {
+    let one = |part: &ScalarValue, none: &DataType| match float(part)? {
+        None => ScalarValue::try_from(none),
+        Some(part) if (0.0..=1.0).contains(&part) => value(part),
+        Some(other) => {
             let message = format!("percentile value {other} is not between 0 and 1");
             Err(external(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)))
         }
@@ -72,24 +75,21 @@ fn at_parts(call: &Call, value: impl Fn(f64) -> Result<ScalarValue>) -> Result<S
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&all, item.data_type())))
 }
 
-/// Numbers as floats.
-fn floats(numbers: &ArrayRef) -> Result<ArrayRef> {
-    let float = DataType::Float64;
-    if numeric::cast::converts(numbers.data_type(), &float) {
-        return numeric::cast::convert(numbers, &float, None).map_err(external);
-    }
-    Ok(cast(numbers, &float)?)
-}
-
 fn descends(call: &Call) -> bool {
     super::bool_of(&call.values[2]) == Some(true)
 }
 
-fn discrete(call: &Call) -> Result<ScalarValue> {
-    let mut sorted = sorted(call);
+/// The values in the order that is asked for.
+fn ordered(call: &Call) -> Vec<ScalarValue> {
+    let mut values = sorted(call);
     if descends(call) {
-        sorted.reverse();
+        values.reverse();
     }
+    values
+}
+
+fn discrete(call: &Call) -> Result<ScalarValue> {
+    let sorted = ordered(call);
     if sorted.is_empty() {
         return ScalarValue::try_from(call.returns.data_type());
     }
@@ -131,10 +131,7 @@ fn continuous(call: &Call) -> Result<ScalarValue> {
 }
 
 fn continuous_spans(call: &Call) -> Result<ScalarValue> {
-    let mut sorted = sorted(call);
-    if descends(call) {
-        sorted.reverse();
-    }
+    let sorted = ordered(call);
     if sorted.is_empty() {
         return ScalarValue::try_from(call.returns.data_type());
     }

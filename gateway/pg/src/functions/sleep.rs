@@ -1,7 +1,7 @@
 //! `pg_sleep()`, `pg_sleep_for()`, `pg_sleep_until()`: wait, for each row, without holding a thread; a statement that
 //! waits is cancelled and timed out as any other.
 
-use crate::{statement_time::StatementTime, types};
+use crate::{numeric, statement_time::StatementTime, types};
 use arrow::{
     array::{Array, ArrayRef, AsArray},
     datatypes::{
@@ -35,7 +35,10 @@ enum Until {
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     [Until::Seconds, Until::Interval, Until::Moment].into_iter().map(|until| {
-        let signature = Signature::exact(vec![until.argument()], Volatility::Volatile);
+        let signature = match until {
+            Until::Seconds => Signature::any(1, Volatility::Volatile),
+            _ => Signature::exact(vec![until.argument()], Volatility::Volatile),
+        };
         Arc::new(AsyncScalarUDF::new(Arc::new(Sleep { until, signature })).into_scalar_udf())
     })
 }
@@ -111,7 +114,12 @@ impl ScalarUDFImpl for Sleep {
         Ok(DataType::Utf8View)
     }
 
-    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        // Seconds are numbers of any form.
+        let data = arguments.arg_fields[0].data_type();
+        if self.until == Until::Seconds && !numeric::is_number(data) && !types::is_text(data) && !data.is_null() {
+            return Err(DataFusionError::External(Box::new(super::undefined(self.name(), std::slice::from_ref(data)))));
+        }
         Ok(Arc::new(types::named(Field::new(self.name(), DataType::Utf8View, true), "void")))
     }
 
@@ -130,6 +138,7 @@ impl AsyncScalarUDFImpl for Sleep {
             return Err(DataFusionError::Internal(format!("{} without its argument", self.name())));
         };
         let values = values.into_array(rows)?;
+        let values = if self.until == Until::Seconds { numeric::cast::floats(&values)? } else { values };
         let mut slept = Vec::with_capacity(rows);
         for row in 0..rows {
             if values.is_null(row) {

@@ -5,6 +5,7 @@ use crate::{
     codec::parse,
     datetime::{Input, Style, Zone, arithmetic, moments},
     error::{SqlError, SqlState},
+    numeric,
     statement_time::StatementTime,
     types::{self, TIME, TIMESTAMP},
 };
@@ -106,10 +107,7 @@ fn out_of_range() -> datafusion::error::DataFusionError {
 }
 
 fn float(value: &ScalarValue) -> Option<f64> {
-    match value.cast_to(&DataType::Float64) {
-        Ok(ScalarValue::Float64(float)) => float,
-        _ => None,
-    }
+    numeric::cast::float(value).ok().flatten()
 }
 
 /// Microseconds of a time: of a `timestamptz` in local time.

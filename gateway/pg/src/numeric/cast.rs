@@ -160,6 +160,28 @@ fn overflow(precision: u8, scale: i8) -> SqlError {
     ))
 }
 
+/// Numbers of any form as floats; what is no number as Arrow casts it.
+///
+/// # Errors
+/// Those of [`convert`] and of Arrow.
+pub fn floats(array: &ArrayRef) -> datafusion::error::Result<ArrayRef> {
+    if converts(array.data_type(), &DataType::Float64) {
+        return convert(array, &DataType::Float64, None)
+            .map_err(|error| datafusion::error::DataFusionError::External(Box::new(error)));
+    }
+    Ok(arrow::compute::cast(array, &DataType::Float64)?)
+}
+
+/// A value as a float; `None` for NULL.
+///
+/// # Errors
+/// Those of [`floats`].
+pub fn float(value: &datafusion::scalar::ScalarValue) -> datafusion::error::Result<Option<f64>> {
+    let floats = floats(&value.to_array()?)?;
+    let floats = floats.as_primitive::<arrow::datatypes::Float64Type>();
+    Ok(floats.is_valid(0).then(|| floats.value(0)))
+}
+
 /// A single number as one of another type.
 ///
 /// # Errors

@@ -136,3 +136,13 @@ pub(crate) fn collect(values: impl Iterator<Item = Result<Option<Exact>>>) -> Re
     let array: LargeBinaryArray = out.finish();
     Ok(Arc::new(array))
 }
+
+pub(crate) fn returned(
+    array: ArrayRef,
+    constant: bool,
+) -> datafusion::error::Result<datafusion::logical_expr::ColumnarValue> {
+    Ok(match constant {
+        true => datafusion::logical_expr::ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?),
+        false => datafusion::logical_expr::ColumnarValue::Array(array),
+    })
+}

@@ -1,8 +1,8 @@
 //! Numbers in memory, and arithmetic on them with PostgreSQL's rules for digits after the point.
 //!
-//! A finite number is an integer and the count of its digits after the point, which is also what it shows. Sums, products
-//! and remainders are exact; quotients have as many digits as PostgreSQL's `select_div_scale` gives them. Rounding is half
-//! away from zero.
+//! A finite number is an integer and the count of its digits after the point, which is also what it shows. Sums,
+//! products and remainders are exact; quotients have as many digits as PostgreSQL's `select_div_scale` gives them.
+//! Rounding is half away from zero.
 
 use crate::error::{Result, SqlError, SqlState};
 use keyspan_catalog::value::exact::{Exact, Parts, SCALE_MAX, WHOLE_DIGITS_MAX};
@@ -105,8 +105,8 @@ impl Decimal {
         if self.is_zero() { 0 } else { (self.exponent() - 1).div_euclid(GROUP) }
     }
 
-    /// Up to `count` of PostgreSQL's groups from the first, as an integer, and the weight of the last of them in decimal
-    /// places. Groups beyond the last digit that is not zero are left out.
+    /// Up to `count` of PostgreSQL's groups from the first, as an integer, and the weight of the last of them in
+    /// decimal places. Groups beyond the last digit that is not zero are left out.
     pub(crate) fn leading_groups(&self, count: i32) -> (f64, i32) {
         if self.is_zero() {
             return (0.0, 0);

@@ -1,4 +1,5 @@
-//! Roots, powers, exponentials and logarithms, with as many digits after the point as PostgreSQL's `numeric.c` gives them.
+//! Roots, powers, exponentials and logarithms, with as many digits after the point as PostgreSQL's `numeric.c` gives
+//! them.
 //!
 //! How many these are follows from estimates in floating point, which are PostgreSQL's (version 15), step by step; the
 //! digits are those of the true result, rounded half away from zero. They are computed with [`GUARD`] digits more.

@@ -255,11 +255,11 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
         return false;
     }
     let context = OptimizerContext::new_with_config_options(Arc::new(options.clone()));
-    let Ok(optimized) = Optimizer::new().optimize(plan.clone(), &context, |_, _| {}) else { return false };
+    let Ok(plan) = without_constants(plan) else { return false };
+    let Ok(optimized) = Optimizer::new().optimize(plan, &context, |_, _| {}) else { return false };
     let mut left = false;
     let walked = optimized.apply_with_subqueries(|node| {
-        // One that names nothing outside is run once, before the others.
-        left |= matches!(node, LogicalPlan::Subquery(subquery) if !outer_columns::free(&subquery.subquery).is_empty());
+        left |= matches!(node, LogicalPlan::Subquery(_));
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 left |= matches!(
@@ -271,6 +271,23 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
         })
     });
     walked.is_ok() && !left
+}
+
+/// A plan with placeholders for scalar subqueries that name nothing outside: they are run once, before the plan, and
+/// stay where they are.
+fn without_constants(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let replaced = plan.clone().transform_up(|node| {
+        node.map_expressions(|expr| {
+            expr.transform_up(|expr| match expr {
+                Expr::ScalarSubquery(subquery) if outer_columns::free(&subquery.subquery).is_empty() => {
+                    let field = Arc::clone(&subquery.subquery.schema().fields()[0]);
+                    Ok(Transformed::yes(Expr::Placeholder(Placeholder::new_with_field(placeholder(), Some(field)))))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    })?;
+    Ok(replaced.data)
 }
 
 /// The node with its subqueries evaluated row by row beneath it; `None` where they cannot be.

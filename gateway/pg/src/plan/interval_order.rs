@@ -1,17 +1,18 @@
 //! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`. Numerics of the exact form,
-//! which differ in the digits that they show, are compared by their [`key`]: `1.1` equals `1.10`.
+//! which differ in the digits that they show, are compared by their [`key`](numeric::key): `1.1` equals `1.10`.
 //!
 //! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
 //! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
 //! ON, conditions of joins. What groups by an interval groups by its length, and shows the first interval of each
 //! group; `DISTINCT` is such a grouping; `min` and `max` are the first by length. Of arrays of intervals so are the
-//! items. The same holds for numerics and their keys, but that their bytes have an order. It runs when types are settled. Beside that it orders arrays ([`array_order`]).
+//! items. The same holds for numerics and their keys, but that their bytes have an order. It runs when types are
+//! settled. Beside that it orders arrays ([`array_order`]).
 
 use crate::{
     functions::{
         arrays::{array_order, has_length},
         interval_micros,
-        numeric::{key, trim},
+        numeric::trim,
     },
     numeric,
     workarounds::canonical_comparisons::compares,
@@ -64,7 +65,7 @@ fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
 /// The length of an interval; another expression as it is.
 fn length(expr: Expr, schema: &DFSchema) -> Expr {
     match expr.get_type(schema) {
-        Ok(data) if numeric::is_exact(&data) => key().call(vec![expr]),
+        Ok(data) if numeric::is_exact(&data) => numeric::key::key().call(vec![expr]),
         Ok(data) if has_length(&data) => interval_micros().call(vec![expr]),
         _ => expr,
     }

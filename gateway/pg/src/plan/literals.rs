@@ -1,7 +1,7 @@
 //! Literals beside values of other types, before DataFusion settles types: an analyzer rule.
 //!
-//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), texts that are compared with a `char(n)` lose the blanks at
-//! their end ([`char_blanks`]).
+//! Quoted texts in comparisons, IN, BETWEEN, CASE and functions take the type beside them ([`common_type`]), texts that
+//! are compared with a `char(n)` lose the blanks at their end ([`char_blanks`]).
 
 use super::{
     char_blanks::{self, trim_beside_char},
@@ -158,8 +158,8 @@ fn beside_value<'a>(value: &Expr, literals: impl IntoIterator<Item = &'a mut Exp
     }
 }
 
-/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length, nor
-/// numerics of the exact form, by their key.
+/// Arrow's frames know neither times of day, which are ordered by their microseconds, nor intervals, by their length,
+/// nor numerics of the exact form, by their key.
 fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
     for order in &mut call.params.order_by {
         match order.expr.get_type(schema) {
@@ -178,7 +178,7 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
                     let what = "RANGE with an offset over a numeric without digits";
                     return Err(scalar_function::external(SqlError::unsupported(what)));
                 }
-                order.expr = functions::numeric::key_text().call(vec![std::mem::take(&mut order.expr)]);
+                order.expr = crate::numeric::key::key_text().call(vec![std::mem::take(&mut order.expr)]);
             }
             Ok(DataType::Interval(_)) => {
                 order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);

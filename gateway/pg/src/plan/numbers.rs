@@ -1,9 +1,9 @@
 //! Operators of numbers, and where numbers of several types meet: an analyzer rule, before DataFusion settles types.
 //!
 //! PostgreSQL's types of numbers have an order, `smallint`, `integer`, `bigint`, `numeric`, `real`, `double precision`,
-//! and a value beside one of a later type becomes one of it. DataFusion takes floats for decimals instead, cuts decimals
-//! to 38 digits, and does not know the exact form of a [`numeric`]. So what Arrow computes as PostgreSQL stays, and all else
-//! becomes a function or gets a cast here.
+//! and a value beside one of a later type becomes one of it. DataFusion takes floats for decimals instead, cuts
+//! decimals to 38 digits, and does not know the exact form of a [`numeric`]. So what Arrow computes as PostgreSQL
+//! stays, and all else becomes a function or gets a cast here.
 
 use super::each_expr::{EachExpr, Order};
 use crate::{
@@ -120,7 +120,7 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
             wide @ DataType::Decimal256(..) if a == b && *a == wide => None,
             wide @ DataType::Decimal256(..) => Some(binary_expr(cast(left, &wide), op, cast(right, &wide))),
             _ => {
-                let key = |side: &Expr| functions::key().call(vec![side.clone()]);
+                let key = |side: &Expr| numeric::key::key().call(vec![side.clone()]);
                 Some(binary_expr(key(left), op, key(right)))
             }
         };
@@ -215,7 +215,7 @@ fn compared_as(types: &[DataType]) -> Option<DataType> {
 
 /// An expression as it is compared with others of the type.
 fn as_compared(expr: Expr, from: &DataType, to: &DataType) -> Expr {
-    if numeric::is_exact(to) { functions::key().call(vec![expr]) } else { as_number(expr, from, to) }
+    if numeric::is_exact(to) { numeric::key::key().call(vec![expr]) } else { as_number(expr, from, to) }
 }
 
 fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {

@@ -17,7 +17,7 @@ use datafusion::{
     common::{DFSchema, tree_node::TreeNode},
     error::Result,
     logical_expr::{
-        Cast, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF, binary_expr,
+        Cast, Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr,
         expr::Placeholder,
         planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr},
         when,
@@ -27,6 +27,10 @@ use datafusion::{
     sql::sqlparser::ast::BinaryOperator as Sql,
 };
 use std::sync::Arc;
+
+mod times;
+
+use times::{clocks_and_spans, dates, is_span, spans};
 
 /// The planner of binary operators.
 #[derive(Debug)]
@@ -110,8 +114,9 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
     }
 
-    /// `ARRAY[…]`: numerics with different digits after the point keep them.
+    /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
     fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
         let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
         let common = types.as_ref().and_then(crate::common_type::of_numbers);
         let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
@@ -250,21 +255,10 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
 /// Whole numbers in arithmetic.
 fn integers(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
-    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo)
+        || matches!(op, Sql::BitwiseAnd | Sql::BitwiseOr | Sql::PGBitwiseXor)
+        || matches!(op, Sql::PGBitwiseShiftLeft | Sql::PGBitwiseShiftRight);
     let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
-    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
-}
-
-/// Sides that are times of day or intervals, or become so beside one.
-fn clocks_and_spans(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-    let RawBinaryExpr { op, mut left, mut right } = expr;
-    if matches!(op, Sql::Plus | Sql::Minus) {
-        left = spanned(left, &right, &op, schema);
-        right = spanned(right, &left, &op, schema);
-        (left, right) = clocks(left, right, &op, schema)?;
-    }
-    let left = as_interval(left, &right, &op, schema);
-    let right = as_interval(right, &left, &op, schema);
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
@@ -312,6 +306,13 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
             && let Some(computed) = numbers::operation(operator, &left, &a, &right, &b)
         {
             return Ok(PlannerResult::Planned(computed));
+        }
+        // A `real` is a double beside any other number.
+        let real = |data: &DataType| *data == DataType::Float32;
+        if counts && (real(&a) && b.is_integer() || real(&b) && a.is_integer()) {
+            let double = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
+            let (left, right) = (double(left), double(right));
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }
         if let Some(planned) = spans(&op, &left, &a, &right, &b).or_else(|| dates(&op, &left, &a, &right, &b)) {
             return Ok(PlannerResult::Planned(planned));
@@ -379,7 +380,7 @@ fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Opti
         return Some(datafusion::functions_nested::expr_fn::array_has(of_type(DataType::Float64), value));
     }
     let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
-    Some(datafusion::functions_nested::expr_fn::array_has(keys, functions::numeric::key().call(vec![value.clone()])))
+    Some(datafusion::functions_nested::expr_fn::array_has(keys, numeric::key::key().call(vec![value.clone()])))
 }
 
 /// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.
@@ -437,57 +438,6 @@ fn subscripted(access: RawFieldAccessExpr, field: &Field) -> Result<PlannerResul
     Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
 }
 
-/// Sides of a sum or a difference with a time of day: beside one a quoted text that is subtracted, or subtracted from,
-/// is one too, and beside a timestamp a time is an interval.
-fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr, Expr)> {
-    let is_time = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Time64(_)));
-    let is_stamp = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Timestamp(..)));
-    let interval = |side: Expr| Expr::Cast(Cast::new(Box::new(side), types::INTERVAL));
-    let time = |side: Expr| Expr::Cast(Cast::new(Box::new(side), types::TIME));
-    let minus = matches!(op, Sql::Minus);
-    Ok(match (is_time(&left), is_time(&right)) {
-        (true, true) if !minus => {
-            let name = types::type_name(keyspan_catalog::SqlType::Time);
-            let message = format!("operator is not unique: {name} + {name}");
-            let error = crate::error::SqlError::new(crate::error::SqlState::AMBIGUOUS_FUNCTION, message)
-                .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts.");
-            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
-        }
-        (true, false) if minus && is_unknown(&right) => (left, time(right)),
-        (false, true) if minus && is_unknown(&left) => (time(left), right),
-        (true, false) if !minus && is_stamp(&right) => (interval(left), right),
-        (false, true) if is_stamp(&left) => (left, interval(right)),
-        // A date and a time are a timestamp.
-        (false, true) if minus && matches!(left.get_type(schema), Ok(DataType::Date32 | DataType::Interval(_))) => {
-            (left, interval(right))
-        }
-        _ => (left, right),
-    })
-}
-
-/// A time of day as the interval since midnight, where an operator takes no time beside the other side: a number, or an
-/// interval that it is compared with.
-fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
-    let compares = is_comparison(op);
-    let counts = matches!(op, Sql::Multiply | Sql::Divide);
-    let becomes = match (side.get_type(schema), other.get_type(schema)) {
-        (Ok(DataType::Time64(_)), Ok(DataType::Interval(_))) => compares,
-        (Ok(DataType::Time64(_)), Ok(other)) => counts && numeric::is_number(&other),
-        _ => false,
-    };
-    if becomes { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
-}
-
-/// A quoted text that is added to an interval or a time, or taken from an interval, as an interval.
-fn spanned(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
-    let beside = match other.get_type(schema) {
-        Ok(DataType::Interval(_)) => true,
-        Ok(DataType::Time64(_)) => matches!(op, Sql::Plus),
-        _ => false,
-    };
-    if beside && is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
-}
-
 /// Operators of json and jsonb.
 fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let (op, left, right) = (&expr.op, &expr.left, &expr.right);
@@ -530,26 +480,6 @@ fn is_document(expr: &Expr, schema: &DFSchema) -> bool {
         || expr.get_type(schema).is_ok_and(|data| (is_text(&data) || data.is_null()) && !is_unknown(expr))
 }
 
-/// Arithmetic of intervals with numbers.
-fn spans(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<Expr> {
-    let call =
-        |function: Arc<ScalarUDF>, left: &Expr, right: &Expr| Some(function.call(vec![left.clone(), right.clone()]));
-    match (op, a, b) {
-        (Sql::Multiply, DataType::Interval(_), b) if numeric::is_number(b) => {
-            call(planned::interval_times(), left, right)
-        }
-        (Sql::Multiply, a, DataType::Interval(_)) if numeric::is_number(a) => {
-            call(planned::interval_times(), right, left)
-        }
-        (Sql::Divide, DataType::Interval(_), b) if numeric::is_number(b) => call(planned::interval_over(), left, right),
-        _ => None,
-    }
-}
-
-fn is_span(data: &DataType) -> bool {
-    matches!(data, DataType::Interval(_) | DataType::Duration(_))
-}
-
 /// Whole numbers as `integer` where they fit, beside another or beside an `integer` or `smallint`.
 fn narrowed(left: Expr, right: Expr, schema: &DFSchema) -> (Expr, Expr) {
     let small = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Int16 | DataType::Int32));
@@ -566,39 +496,6 @@ fn literal(expr: &Expr) -> Option<Expr> {
         Expr::Literal(ScalarValue::Int64(Some(int)), metadata) => {
             let int = i32::try_from(*int).ok()?;
             Some(Expr::Literal(ScalarValue::Int32(Some(int)), metadata.clone()))
-        }
-        _ => None,
-    }
-}
-
-/// Arithmetic of dates and times that Arrow has otherwise.
-fn dates(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<Expr> {
-    let days = |expr: &Expr| Expr::Cast(Cast::new(Box::new(expr.clone()), DataType::Int32));
-    let date = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Date32));
-    match (op, a, b) {
-        (Sql::Minus, DataType::Date32, DataType::Date32) => Some(binary_expr(days(left), Operator::Minus, days(right))),
-        (Sql::Plus, DataType::Date32, b) if b.is_integer() => {
-            Some(date(binary_expr(days(left), Operator::Plus, days(right))))
-        }
-        (Sql::Minus, DataType::Date32, b) if b.is_integer() => {
-            Some(date(binary_expr(days(left), Operator::Minus, days(right))))
-        }
-        (Sql::Plus, a, DataType::Date32) if a.is_integer() => {
-            Some(date(binary_expr(days(left), Operator::Plus, days(right))))
-        }
-        (Sql::Plus | Sql::Minus, DataType::Date32, DataType::Interval(_)) => {
-            let operator = if matches!(op, Sql::Plus) { Operator::Plus } else { Operator::Minus };
-            let start = Expr::Cast(Cast::new(Box::new(left.clone()), types::TIMESTAMP));
-            Some(binary_expr(start, operator, right.clone()))
-        }
-        (Sql::Minus, DataType::Timestamp(..) | DataType::Date32, DataType::Timestamp(..) | DataType::Date32) => {
-            let micros = |expr: &Expr, data: &DataType| {
-                let zone = if let DataType::Timestamp(_, zone) = data { zone.clone() } else { None };
-                let target = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone);
-                let stamp = Expr::Cast(Cast::new(Box::new(expr.clone()), target));
-                Expr::Cast(Cast::new(Box::new(stamp), DataType::Int64))
-            };
-            Some(functions::span_between().call(vec![micros(left, a), micros(right, b)]))
         }
         _ => None,
     }

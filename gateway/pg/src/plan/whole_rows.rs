@@ -35,7 +35,7 @@ pub(crate) const ROW_SHARE: &str = "keyspan_row_share";
 /// Whether a number from 0 to 1 lies below a percentage.
 pub(crate) const SAMPLED: &str = "keyspan_sampled";
 
-/// The functions.
+/// The functions, most of which only the rule sees.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     scalar_function::functions([
         scalar_function::row_function(OCCURRENCE, 0..=0, DataType::Int64, |_, _| Ok(ScalarValue::Int64(None))),
@@ -55,10 +55,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=2,
             |_| nullable(DataType::Boolean),
             |call| {
-                let float = |at: usize| match call.values[at].cast_to(&DataType::Float64)? {
-                    ScalarValue::Float64(float) => Ok::<_, datafusion::error::DataFusionError>(float),
-                    _ => Ok(None),
-                };
+                let float = |at: usize| crate::numeric::cast::float(&call.values[at]);
                 let refused = |message: &str| external(SqlError::new(SqlState::INVALID_TABLESAMPLE_ARGUMENT, message));
                 match float(0)? {
                     None => Err(refused("TABLESAMPLE parameter cannot be null")),

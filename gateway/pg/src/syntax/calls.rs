@@ -164,25 +164,14 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
             Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
             _ => None,
         }),
-        // Numerics, whose type follows from that of the other side.
-        Expr::Array(array) if array.elem.iter().all(is_value) && array.elem.iter().any(has_point) => {
+        // Numbers among the items may be of another form than the other side.
+        Expr::Array(array) if array.elem.iter().all(is_value) => {
             Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
         }
         Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
         // A list of items, some of which may be NULL.
-        Expr::Array(array) if !array.elem.iter().all(is_value) => {
-            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
-        }
+        Expr::Array(_) => Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))),
         _ => Ok(None),
-    }
-}
-
-/// Whether it is a number with a point.
-fn has_point(expr: &Expr) -> bool {
-    match expr {
-        Expr::UnaryOp { expr, .. } => has_point(expr),
-        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
-        _ => false,
     }
 }
 
@@ -436,7 +425,9 @@ fn of_date_trunc(function: &Function) -> Result<Option<Expr>> {
 
 fn of_json_array_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
     let Some((value, None)) = only(function) else { return Ok(None) };
-    json_agg(function, ("[", "]"), call("json_item", [value.clone()]), kind)
+    // Composite values and arrays begin lines of their own, but for the first.
+    let item = if kind == DataType::JSON { "json_line_item" } else { "json_item" };
+    json_agg(function, ("[", "]"), call(item, [value.clone()]), kind)
 }
 
 fn of_json_object_agg(function: &Function, kind: DataType) -> Result<Option<Expr>> {
@@ -452,7 +443,9 @@ fn json_agg(function: &Function, (open, close): (&str, &str), item: Expr, kind: 
     let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
     list.args = vec![argument(item), argument(text(", "))];
     let joined = Function { name: named("string_agg"), args: FunctionArguments::List(list), ..function.clone() };
-    let whole = join(join(text(open), Expr::Function(joined)), text(close));
+    let joined = Expr::Function(joined);
+    let joined = if open == "[" { call("ltrim", [joined, text("\n ")]) } else { joined };
+    let whole = join(join(text(open), joined), text(close));
     let cast = parsed_expr(&format!("CAST(NULL AS {kind})"))?;
     let Expr::Cast { kind, data_type, array, format, .. } = cast else { return Ok(None) };
     Ok(Some(Expr::Cast { kind, expr: Box::new(Expr::Nested(Box::new(whole))), data_type, array, format }))

@@ -39,11 +39,19 @@ pub(super) fn rewrite(select: &mut Select) -> Result<()> {
     if !counted.is_empty() && select.projection.iter().any(wild) {
         return Err(SqlError::unsupported("count of whole rows of an outer join beside *"));
     }
+    mark_all(select, &counted, THERE)
+}
+
+/// Gives relations of a select a column that is true.
+///
+/// # Errors
+/// 0A000 of a relation behind LATERAL.
+pub(super) fn mark_all(select: &mut Select, names: &[String], there: &str) -> Result<()> {
     for from in &mut select.from {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         for factor in std::iter::once(&mut from.relation).chain(joined) {
-            if let Some(name) = name_of(factor).filter(|name| counted.contains(&fold(name))) {
-                mark(factor, name)?;
+            if let Some(name) = name_of(factor).filter(|name| names.contains(&fold(name))) {
+                mark(factor, name, there)?;
             }
         }
     }
@@ -51,7 +59,7 @@ pub(super) fn rewrite(select: &mut Select) -> Result<()> {
 }
 
 /// The relations of a select by name: whether each may be missing, and whether its name is no column of its own.
-fn relations(select: &Select) -> Vec<Relation> {
+pub(super) fn relations(select: &Select) -> Vec<Relation> {
     let mut all = Vec::new();
     for from in &select.from {
         let first = all.len();
@@ -70,9 +78,12 @@ fn relations(select: &Select) -> Vec<Relation> {
     all
 }
 
-struct Relation {
-    name: String,
-    may_miss: bool,
+/// A relation of a select.
+pub(super) struct Relation {
+    /// Its name or alias, folded.
+    pub(super) name: String,
+    /// Whether an outer join may make NULLs of it.
+    pub(super) may_miss: bool,
     /// Whether its columns are known, and none has its name.
     is_no_column: bool,
 }
@@ -112,11 +123,11 @@ fn columns_of(factor: &TableFactor) -> Option<Vec<String>> {
 }
 
 /// Puts the column into a relation.
-fn mark(factor: &mut TableFactor, name: Ident) -> Result<()> {
+fn mark(factor: &mut TableFactor, name: Ident, there: &str) -> Result<()> {
     if matches!(factor, TableFactor::Derived { lateral: true, .. } | TableFactor::Table { args: Some(_), .. }) {
-        return Err(SqlError::unsupported("count of whole rows of a relation behind LATERAL"));
+        return Err(SqlError::unsupported("the whole row of a relation behind LATERAL"));
     }
-    let subquery = parsed_query(&format!("SELECT *, true AS \"{THERE}\" FROM {factor}"))?;
+    let subquery = parsed_query(&format!("SELECT *, true AS \"{there}\" FROM {factor}"))?;
     let alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
     *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
     Ok(())

@@ -1,61 +1,33 @@
 //! Columns that joins merge, by the columns of the relations: `NATURAL` becomes `USING`, and `*` over such joins the
 //! list of columns in PostgreSQL's order, merged columns first.
 //!
-//! Before planning, the pass takes each select with such a join, innermost first, and plans each relation in its FROM
-//! by itself for the names of its columns, with the queries in WITH that it reads. If a relation cannot be planned (a
-//! function without a name, a LATERAL subquery), the select stays as it is: DataFusion then merges by its own rules, in
-//! another order.
+//! The relations are planned for their columns ([`relation_columns`]). If one cannot be, the select stays as it is:
+//! DataFusion then merges by its own rules, in another order.
 
-use super::build::{call, select_from};
+use super::{
+    build::call,
+    relation_columns::{self, ColumnsOf, Rule},
+};
 use crate::{
     error::{Result, SqlError, SqlState},
     ident::{fold, quoted},
-    names::RelationName,
 };
 use datafusion::{
     sql::sqlparser::ast::{
-        Cte, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
-        SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut, Visitor,
-        VisitorMut, With, helpers::attached_token::AttachedToken, visit_relations,
+        Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Select, SelectItem,
+        Statement, TableFactor, TableWithJoins, Value, ValueWithSpan,
     },
     sql::sqlparser::tokenizer::Span,
 };
-use futures::future::BoxFuture;
-use std::{collections::VecDeque, ops::ControlFlow};
-
-/// The most relations of a statement that are planned for their columns: beyond, selects stay as they are.
-const RELATIONS_MAX: usize = 64;
-
-/// Plans a query for the names of its columns; `None` if it cannot be planned. The caller has the planner.
-pub type ColumnsOf<'a> = dyn Fn(Query) -> BoxFuture<'a, Option<Vec<String>>> + Send + Sync + 'a;
+use std::collections::VecDeque;
 
 /// Writes out what joins merge.
 ///
 /// # Errors
 /// 42702 for a column that one side of a join has twice.
 pub async fn resolve(statement: &mut Statement, columns_of: &ColumnsOf<'_>) -> Result<()> {
-    let (mut passed, mut planned) = (0, 0);
-    loop {
-        let mut search = Search { passed, scopes: Vec::new() };
-        let ControlFlow::Break(found) = Visit::visit(statement, &mut search) else { return Ok(()) };
-        let (mut select, ctes) = *found;
-        let relations: Vec<TableFactor> = select.from.iter().flat_map(relations).cloned().collect();
-        planned += relations.len();
-        let mut columns = VecDeque::new();
-        for relation in &relations {
-            match names(columns_of, relation, &ctes).await {
-                Some(names) if planned <= RELATIONS_MAX => columns.push_back(names),
-                _ => break,
-            }
-        }
-        let written = columns.len() == relations.len() && write_out(&mut select, columns)?.is_some();
-        // The search would find it again.
-        if !written {
-            passed += 1;
-            continue;
-        }
-        let _: ControlFlow<()> = VisitMut::visit(statement, &mut Replace { passed, select: Some(select) });
-    }
+    let rule = Rule { needs, rewrite: |select, names| Ok(write_out(select, names)?.is_some()) };
+    relation_columns::rewrite(statement, columns_of, rule).await
 }
 
 /// The constraint by which a join merges columns; `None` for a join that merges none.
@@ -99,121 +71,6 @@ fn needs(select: &Select) -> bool {
         return false;
     }
     has_star(select) || by.any(|by| matches!(by, JoinConstraint::Natural))
-}
-
-/// Searches the first select to be written out, after `passed` others that stay as they are.
-struct Search {
-    passed: usize,
-    /// The queries in WITH that can be read here.
-    scopes: Vec<Vec<Cte>>,
-}
-
-impl Visitor for Search {
-    type Break = Box<(Select, Vec<Cte>)>;
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Self::Break> {
-        self.scopes.push(query.with.as_ref().map(|with| with.cte_tables.clone()).unwrap_or_default());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<Self::Break> {
-        self.scopes.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
-        if !needs(select) {
-            return ControlFlow::Continue(());
-        }
-        if self.passed > 0 {
-            self.passed -= 1;
-            return ControlFlow::Continue(());
-        }
-        // Inner names hide outer ones.
-        let ctes = self.scopes.iter().rev().flatten().cloned().collect();
-        ControlFlow::Break(Box::new((select.clone(), ctes)))
-    }
-}
-
-/// Replaces the select that [`Search`] found.
-struct Replace {
-    passed: usize,
-    select: Option<Select>,
-}
-
-impl VisitorMut for Replace {
-    type Break = ();
-
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        if !needs(select) {
-            return ControlFlow::Continue(());
-        }
-        if self.passed > 0 {
-            self.passed -= 1;
-            return ControlFlow::Continue(());
-        }
-        if let Some(written) = self.select.take() {
-            *select = written;
-        }
-        ControlFlow::Break(())
-    }
-}
-
-/// The relations of a FROM, in order.
-fn relations(from: &TableWithJoins) -> Vec<&TableFactor> {
-    let mut all = Vec::new();
-    for factor in [&from.relation].into_iter().chain(from.joins.iter().map(|join| &join.relation)) {
-        match factor {
-            TableFactor::NestedJoin { table_with_joins, .. } => all.extend(relations(table_with_joins)),
-            factor => all.push(factor),
-        }
-    }
-    all
-}
-
-/// The names of the columns of a relation; `None` if it cannot be planned by itself.
-async fn names(columns_of: &ColumnsOf<'_>, relation: &TableFactor, ctes: &[Cte]) -> Option<Vec<String>> {
-    if matches!(relation, TableFactor::Derived { lateral: true, .. }) {
-        return None;
-    }
-    let mut query = select_from(&RelationName::bare("t"), &[]).ok()?;
-    let cte_tables = read(relation, ctes)?;
-    if !cte_tables.is_empty() {
-        // Each may read those before it; whether one is recursive does not matter for those that are not.
-        query.with = Some(With { with_token: AttachedToken::empty(), recursive: true, cte_tables });
-    }
-    if let SetExpr::Select(select) = query.body.as_mut() {
-        select.from = vec![TableWithJoins { relation: relation.clone(), joins: Vec::new() }];
-    }
-    columns_of(*query).await
-}
-
-/// The queries in WITH that something reads, in their order; `None` if one of them still has a select to be written
-/// out, which is the one at hand or comes after it.
-fn read(what: &impl Visit, ctes: &[Cte]) -> Option<Vec<Cte>> {
-    let (mut wanted, mut open) = (vec![false; ctes.len()], names_in(what));
-    while let Some(name) = open.pop() {
-        let Some(at) = ctes.iter().position(|cte| fold(&cte.alias.name) == name) else { continue };
-        if std::mem::replace(&mut wanted[at], true) {
-            continue;
-        }
-        if Visit::visit(&ctes[at].query, &mut Search { passed: 0, scopes: Vec::new() }).is_break() {
-            return None;
-        }
-        open.extend(names_in(&ctes[at].query));
-    }
-    Some(ctes.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(cte, _)| cte.clone()).collect())
-}
-
-fn names_in(what: &impl Visit) -> Vec<String> {
-    let mut names = Vec::new();
-    let _: ControlFlow<()> = visit_relations(what, |name| {
-        if let [ObjectNamePart::Identifier(name)] = name.0.as_slice() {
-            names.push(fold(name));
-        }
-        ControlFlow::Continue(())
-    });
-    names
 }
 
 /// A column of a relation in FROM.

@@ -8,10 +8,9 @@
 
 use super::{
     build::call,
-    calls, column_names, counted_rows, counted_sets, order_by, referenced_names, row_comparison, samples,
+    calls, column_names, counted_rows, counted_sets, order_by, records, referenced_names, row_comparison, samples,
     set_returning, using_columns, values,
     walk::{Rule, Walk},
-    whole_row,
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
@@ -26,9 +25,6 @@ pub(crate) const DECIMAL_DIGITS: usize = 76;
 const PG_CATALOG: &str = "pg_catalog";
 /// The schema of the SQL standard's relations, and of a few functions for them.
 const INFORMATION_SCHEMA: &str = "information_schema";
-/// Functions whose arguments show their type in the result.
-const TYPED_BY_ARGUMENTS: [&str; 10] =
-    ["pg_typeof", "to_hex", "sum", "avg", "min", "max", "coalesce", "nullif", "greatest", "least"];
 /// Functions that stand without parentheses and that the parser takes for columns.
 pub(crate) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "current_database"];
 
@@ -71,19 +67,14 @@ pub static EXPAND: Walk = Walk {
             column_names::label(select);
             Ok(())
         }),
-        // Before `whole_row`, which makes structs of rows.
         Rule::new("counted rows", counted_rows::rewrite),
-        // Before `set_returning`, which puts more subqueries into FROM, whose names are not rows.
-        Rule::new("whole_row", |select| {
-            whole_row::rewrite(select);
-            Ok(())
-        }),
         Rule::new("set_returning", set_returning::rewrite),
     ],
     relations: &[Rule::new("samples", samples::rewrite)],
     exprs_down: &[
         // Before `calls`, which has the form of comparisons with a subquery.
         Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
+        Rule::new("rows that are NULL", |expr| replace(expr, |expr| Ok(records::tested(expr)))),
         Rule::new("calls", |expr| replace(expr, calls::rewritten)),
     ],
     ..Walk::EMPTY
@@ -91,6 +82,10 @@ pub static EXPAND: Walk = Walk {
 
 /// Resolves names, operators and the types of whole numbers. 42883 for an operator that does not exist.
 pub static RESOLVE: Walk = Walk {
+    queries: &[Rule::new("integer cells", |query| {
+        integer_cells(&mut query.body);
+        Ok(())
+    })],
     selects: &[
         // The selects that `EXPAND` made have none yet.
         Rule::new("labels", |select| {
@@ -113,7 +108,6 @@ pub static RESOLVE: Walk = Walk {
         keywords_and_zones(expr);
         Ok(())
     })],
-    ..Walk::EMPTY
 };
 
 /// Replaces an expression if it has another form.
@@ -155,6 +149,18 @@ fn of_literals(expr: &Expr) -> Option<bool> {
     }
 }
 
+/// Whole numbers in rows of VALUES.
+fn integer_cells(body: &mut SetExpr) {
+    match body {
+        SetExpr::Values(values) => values.rows.iter_mut().flat_map(|row| &mut row.content).for_each(as_integer),
+        SetExpr::SetOperation { left, right, .. } => {
+            integer_cells(left);
+            integer_cells(right);
+        }
+        _ => {}
+    }
+}
+
 /// Whole numbers that are items of a select list.
 fn integer_items(select: &mut Select) {
     for item in &mut select.projection {
@@ -175,6 +181,9 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         Expr::Function(function) => {
             unqualify(&mut function.name);
             typed_arguments(function);
+            if let Some(values) = records::values_of_row(function) {
+                *expr = records::of(values);
+            }
         }
         Expr::Value(value) => {
             if let Value::Number(digits, _) = &value.value
@@ -193,6 +202,11 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             let op = BinaryOperator::Custom(name.to_owned());
             *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
         }
+        Expr::UnaryOp { op, expr: of } if function_of(*op).is_some() => {
+            let mut of = std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new("")));
+            as_integer(&mut of);
+            *expr = function_of(*op).map_or(Expr::Identifier(Ident::new("")), |make| make(of));
+        }
         Expr::Case { conditions, else_result, .. } => {
             conditions.iter_mut().for_each(|when| as_integer(&mut when.result));
             if let Some(value) = else_result {
@@ -202,6 +216,26 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// Operators before a value that DataFusion does not plan, as what they stand for.
+fn function_of(op: UnaryOperator) -> Option<fn(Expr) -> Expr> {
+    Some(match op {
+        UnaryOperator::PGAbs => |of| call("abs", [of]),
+        UnaryOperator::PGSquareRoot => |of| call("sqrt", [double(of)]),
+        UnaryOperator::PGCubeRoot => |of| call("cbrt", [double(of)]),
+        UnaryOperator::BitwiseNot => |of| {
+            let ones = Expr::Value(Value::Number("-1".to_owned(), false).into());
+            let (left, right) = (Box::new(Expr::Nested(Box::new(of))), Box::new(ones));
+            Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::PGBitwiseXor, right }))
+        },
+        _ => return None,
+    })
+}
+
+fn double(of: Expr) -> Expr {
+    let data_type = DataType::DoublePrecision;
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(of), data_type, array: false, format: None }
 }
 
 fn is_least(expr: &Expr) -> bool {
@@ -278,10 +312,6 @@ fn unqualify(name: &mut ObjectName) {
 }
 
 fn typed_arguments(function: &mut Function) {
-    let last = function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
-    if !last.is_some_and(|name| TYPED_BY_ARGUMENTS.contains(&name.as_str())) {
-        return;
-    }
     if let FunctionArguments::List(list) = &mut function.args {
         for argument in &mut list.args {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
@@ -291,8 +321,12 @@ fn typed_arguments(function: &mut Function) {
     }
 }
 
-/// A whole number that fits as `integer`.
+/// A whole number that fits as `integer`, and a row as a value.
 fn as_integer(expr: &mut Expr) {
+    if let Expr::Tuple(values) = expr {
+        values.iter_mut().for_each(as_integer);
+        *expr = records::of(std::mem::take(values));
+    }
     let number = match &*expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).and_then(i64::checked_neg),
         other => whole(other),
@@ -376,15 +410,16 @@ mod tests {
                 select: using_columns
                 select: labels
                 select: counted rows
-                select: whole_row
                 select: set_returning
                 relation: samples
                 expr down: row_comparison
+                expr down: rows that are NULL
                 expr down: calls"#]],
         );
         check(
             &RESOLVE,
             expect![[r#"
+                query: integer cells
                 select: labels
                 select: integer items
                 relation: functions of pg_catalog

@@ -13,6 +13,7 @@
 //!
 //! They become key ranges as any comparison does.
 
+use super::records::fields;
 use crate::error::{Result, SqlError};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
@@ -26,16 +27,16 @@ const ROWS_MAX: usize = 256;
 /// 42601 for rows of different lengths.
 pub(crate) fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     match expr {
-        Expr::BinaryOp { left, op, right } => match (columns(left), columns(right)) {
+        Expr::BinaryOp { left, op, right } => match (fields(left), fields(right)) {
             (Some(left), Some(right)) if is_comparison(op) => {
-                compared(left, op, right).map(|compared| Some(Expr::Nested(Box::new(compared))))
+                compared(&left, op, &right).map(|compared| Some(Expr::Nested(Box::new(compared))))
             }
             _ => Ok(None),
         },
         Expr::InList { expr, list, negated } => {
-            let (Some(left), false) = (columns(expr), list.len() > ROWS_MAX) else { return Ok(None) };
-            let Some(rows) = list.iter().map(columns).collect::<Option<Vec<_>>>() else { return Ok(None) };
-            let equal = rows.into_iter().map(|right| compared(left, &BinaryOperator::Eq, right));
+            let (Some(left), false) = (fields(expr), list.len() > ROWS_MAX) else { return Ok(None) };
+            let Some(rows) = list.iter().map(fields).collect::<Option<Vec<_>>>() else { return Ok(None) };
+            let equal = rows.iter().map(|right| compared(&left, &BinaryOperator::Eq, right));
             let equal = equal.collect::<Result<Vec<_>>>()?;
             let any = equal.into_iter().map(|one| Expr::Nested(Box::new(one)));
             let Some(any) = any.reduce(|left, right| binary(left, BinaryOperator::Or, right)) else { return Ok(None) };
@@ -49,15 +50,6 @@ pub(crate) fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
 fn is_comparison(op: &BinaryOperator) -> bool {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
-}
-
-/// The columns of a row.
-fn columns(expr: &Expr) -> Option<&[Expr]> {
-    match expr {
-        Expr::Tuple(columns) if !columns.is_empty() => Some(columns),
-        Expr::Nested(inner) => columns(inner),
-        _ => None,
-    }
 }
 
 fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr> {

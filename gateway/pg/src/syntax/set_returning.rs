@@ -205,9 +205,18 @@ fn written(arguments: &[&Expr]) -> String {
 }
 
 fn is_whole(expr: &Expr) -> bool {
+    is_number(expr, |digits| digits.parse::<i64>().is_ok())
+}
+
+/// Whether it is a whole number that fits an `integer`.
+fn is_integer(expr: &Expr) -> bool {
+    is_number(expr, |digits| digits.parse::<i32>().is_ok())
+}
+
+fn is_number(expr: &Expr, fits: fn(&str) -> bool) -> bool {
     match expr {
-        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok()),
-        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_whole(expr),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if fits(digits)),
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => is_number(expr, fits),
         _ => false,
     }
 }
@@ -284,9 +293,16 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
     }
     let whole = name == "generate_series" && arguments.iter().all(|argument| is_whole(argument)) && !ordinality;
     if whole {
-        if let TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. } = factor {
-            *alias = Some(shown);
+        let bigints = numbered(&name, 0);
+        if shown.name.value == bigints || !arguments.iter().all(|argument| is_integer(argument)) {
+            if let TableFactor::Table { alias, .. } | TableFactor::Function { alias, .. } = factor {
+                *alias = Some(shown);
+            }
+            return Ok(());
         }
+        let text = format!("SELECT c0::integer FROM {name}({}) \"{bigints}\" (c0)", written(&arguments));
+        let subquery = parsed_query(&text)?;
+        *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(shown), sample: None };
         return Ok(());
     }
     let mut items: Vec<String> = lists
@@ -327,7 +343,12 @@ mod tests {
 
     #[test]
     fn calls_become_lists_that_are_unnested() {
-        check("SELECT * FROM generate_series(1, 3) x", expect![[r#"SELECT * FROM generate_series(1, 3) x ("x")"#]]);
+        check(
+            "SELECT * FROM generate_series(1, 3) x",
+            expect![[
+                r#"SELECT * FROM (SELECT c0::INTEGER FROM generate_series(1, 3) "generate_series~0" (c0)) x ("x")"#
+            ]],
+        );
         check(
             "SELECT * FROM t, jsonb_each(t.d) AS e",
             expect![[

@@ -1,7 +1,7 @@
 //! What text becomes, statement by statement.
 
-use crate::ast::Statement;
 use crate::ast::copy::CopyOptions;
+use crate::ast::{Statement, WithPart};
 use expect_test::{Expect, expect};
 
 /// Each statement on a line of its own; queries and writes as sqlparser prints them.
@@ -26,6 +26,10 @@ fn show(statement: &Statement) -> String {
         Statement::Insert(insert) => format!("insert {insert}"),
         Statement::Update(update) => format!("update {update}"),
         Statement::Delete(delete) => format!("delete {delete}"),
+        Statement::WritingWith(parts) => {
+            let part = |part: &WithPart| format!("{:?} {}", part.parameters, show(&part.statement));
+            parts.iter().map(part).collect::<Vec<_>>().join("\n")
+        }
         Statement::Explain(explain) => {
             format!("explain analyze={} {}", explain.analyze, show(&explain.statement))
         }
@@ -234,6 +238,30 @@ fn semantics_10_queries_pass_and_what_nobody_handles_does_not() {
     check("SELECT * FROM (SELECT 1 INTO x) s", expect!["0A000 SELECT INTO is not supported"]);
     check(
         "WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a",
+        expect![[r#"
+        [] delete DELETE FROM t RETURNING *
+        [] query WITH a AS (SELECT * FROM keyspan_with_rows_0() AS rows) SELECT * FROM a"#]],
+    );
+    // A query that two parts read is a part; one that returns nothing is left out of those behind it.
+    check(
+        "WITH x (n) AS (SELECT random()), a AS (INSERT INTO t SELECT n FROM x), b AS NOT MATERIALIZED (UPDATE t SET n = x.n FROM x WHERE t.n = $2 RETURNING t.n) INSERT INTO u SELECT n + $1 FROM b",
+        expect![[r#"
+            [] query SELECT random()
+            [] insert INSERT INTO t WITH x (n) AS (SELECT * FROM keyspan_with_rows_0() AS rows) SELECT n FROM x
+            [2] update UPDATE t SET n = x.n FROM (SELECT * FROM keyspan_with_rows_0() AS rows) AS x (n) WHERE t.n = $2 RETURNING t.n
+            [1] insert INSERT INTO u WITH x (n) AS (SELECT * FROM keyspan_with_rows_0() AS rows), b AS NOT MATERIALIZED (SELECT * FROM keyspan_with_rows_2() AS rows) SELECT n + $1 FROM b"#]],
+    );
+    check(
+        "WITH RECURSIVE a AS (DELETE FROM t RETURNING *) SELECT * FROM a",
+        expect!["0A000 WITH RECURSIVE beside a statement that writes inside of WITH is not supported"],
+    );
+    check(
+        "WITH a AS (DELETE FROM t RETURNING *), a AS (SELECT 1) SELECT * FROM a",
+        expect![[r#"42712 WITH query name "a" specified more than once"#]],
+    );
+    check("WITH a AS (DELETE FROM t WHERE) SELECT * FROM a", expect![[r#"42601 syntax error at or near ")" @31"#]]);
+    check(
+        "WITH a AS (SELECT * FROM (WITH b AS (DELETE FROM t) SELECT 1) x) SELECT 1",
         expect!["0A000 a statement that writes inside of WITH is not supported"],
     );
     let twice = |query: &str| {

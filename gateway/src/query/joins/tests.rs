@@ -63,8 +63,8 @@ async fn a_join_without_memory_sorts_in_files() {
 async fn not_in_stays_a_hash_join() {
     let little = context(Some(MEMORY_BYTES));
     let sql = format!(
-        "SELECT count(*) FROM (SELECT nullif(generate_series, 0) AS a FROM generate_series(1, {ROWS})) x WHERE a NOT IN \
-         (SELECT nullif(generate_series, 0) FROM generate_series(1, {ROWS}))"
+        "SELECT count(*) FROM (SELECT nullif(generate_series::bigint, 0) AS a FROM generate_series(1, {ROWS})) x WHERE a NOT IN \
+         (SELECT nullif(generate_series::bigint, 0) FROM generate_series(1, {ROWS}))"
     );
     assert_eq!(shown(&little, &sql).await, "53200 out of memory for this query");
     assert!(!explained(&little, &sql, false).await.contains("SortMergeJoinExec"));

@@ -51,6 +51,7 @@ async fn row_by_row_gives_what_joins_give() {
         "SELECT n FROM @T WHERE n = 'd' OR k IN (SELECT k FROM @U) ORDER BY n",
         "SELECT n FROM @T WHERE n = 'd' OR k NOT IN (SELECT k FROM @U WHERE k > 1) ORDER BY n",
         "SELECT count(*), sum((SELECT max(w) FROM @U WHERE u.k = t.k)) FROM @T",
+        "SELECT n, (SELECT array_to_string(ARRAY(SELECT w::text FROM @U WHERE u.k = t.k ORDER BY w), ', ')) FROM @T ORDER BY n",
         "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND NOT EXISTS (SELECT * FROM @U WHERE u.k = t.k) ORDER BY n",
         "SELECT n FROM @T WHERE v > (SELECT min(w) FROM @U) AND EXISTS (SELECT * FROM @U WHERE u.k = t.k) \
          AND 8 > (SELECT w FROM @U WHERE u.k = t.k AND u.w > 5) ORDER BY n",
@@ -123,27 +124,27 @@ async fn what_is_no_join_runs_for_each_row() {
             > SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n
             21000 more than one row returned by a subquery used as an expression
             > SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T WHERE t.k > 1 ORDER BY n
-            n:text | w:int8
+            n:text | w:int4
             b | NULL
             c | NULL
             > SELECT n, CASE WHEN k > 1 THEN (SELECT w FROM @U WHERE u.k = t.k) ELSE 0 END FROM @T ORDER BY n
-            n:text | case:int8
+            n:text | case:int4
             a | 0
             b | NULL
             c | NULL
             d | 0
             > SELECT n, (SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC LIMIT 1) FROM @T ORDER BY n
-            n:text | w:int8
+            n:text | w:int4
             a | 7
             b | NULL
             c | NULL
             d | NULL
             > SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n
-            n:text | ?column?:int8
+            n:text | ?column?:int4
             b | NULL
             c | -1
             > SELECT n, ARRAY(SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC) FROM @T ORDER BY n
-            n:text | array:_int8
+            n:text | array:_int4
             a | {7,5}
             b | {NULL}
             c | {}
@@ -173,24 +174,24 @@ async fn what_is_no_join_runs_for_each_row() {
             c | NULL
             d | NULL
             > SELECT t.n, x.w FROM @T LEFT JOIN LATERAL (SELECT w FROM @U WHERE u.k = t.k ORDER BY w LIMIT 1) x ON x.w > 5 ORDER BY n
-            n:text | w:int8
+            n:text | w:int4
             a | NULL
             b | NULL
             c | NULL
             d | NULL
             > SELECT t.n, x.w, y.s FROM @T, LATERAL (SELECT w FROM @U WHERE u.k = t.k LIMIT 2) x, LATERAL (SELECT x.w + t.k AS s) y ORDER BY 1, 2
-            n:text | w:int8 | s:int8
+            n:text | w:int4 | s:int4
             a | 5 | 6
             a | 7 | 8
             b | NULL | NULL
             > SELECT t.n, u.w FROM @T JOIN @U ON (SELECT max(k) FROM (VALUES (1), (2)) AS m(k) WHERE m.k <= t.k) = u.k ORDER BY 1, 2
-            n:text | w:int8
+            n:text | w:int4
             a | 5
             a | 7
             b | NULL
             c | NULL
             > SELECT t.n, u.w FROM @T LEFT JOIN @U ON u.k = t.k AND (SELECT count(*) FROM (VALUES (5)) AS m(k) WHERE m.k < u.w) > 0 ORDER BY 1, 2
-            n:text | w:int8
+            n:text | w:int4
             a | 7
             b | NULL
             c | NULL
@@ -203,12 +204,12 @@ async fn what_is_no_join_runs_for_each_row() {
             c
             d
             > SELECT ARRAY(SELECT 1), ARRAY(SELECT 1 WHERE false)
-            array:_int8 | array:_int8
+            array:_int4 | array:_int4
             {1} | {}
             > SELECT (SELECT t.nix) FROM @T
             42703 column t.nix does not exist
             > SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k AND w = 9), k FROM @T WHERE k = 1
-            ?column?:int8 | k:int8
+            ?column?:int4 | k:int4
             NULL | 1
             > SELECT (SELECT w / (u.k - u.k) FROM @U WHERE u.k = t.k + 3), k FROM @T WHERE k = 1
             22012 division by zero"#]],
@@ -235,7 +236,7 @@ async fn names_mean_the_nearest_query() {
             c | c
             d | d
             > SELECT n, (SELECT max(q.k) FROM (SELECT t.k FROM @U WHERE u.k = t.k) q) FROM @T ORDER BY n
-            n:text | max:int8
+            n:text | max:int4
             a | 1
             b | 2
             c | NULL

@@ -89,7 +89,7 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         op> LOCK TABLE t
         0A000: LOCK is not supported
         HINT: Nothing locks here: a transaction whose rows others have changed fails at COMMIT with 40001.
-        op> WITH d AS (DELETE FROM t) SELECT 1
+        op> SELECT * FROM (WITH d AS (DELETE FROM t RETURNING a) SELECT * FROM d) x
         0A000: a statement that writes inside of WITH is not supported
         op> EXPLAIN CREATE TABLE c (a int)
         0A000: EXPLAIN of this statement is not supported

@@ -376,7 +376,7 @@ async fn values_that_do_not_fit_are_refused() -> Result<()> {
         a> INSERT INTO t (a, b) VALUES (3, 'maybe')
         22P02: invalid input syntax for type boolean: "maybe"
         a> INSERT INTO t (a, b) VALUES (3, 1)
-        42804: column "b" is of type boolean but expression is of type int8
+        42804: column "b" is of type boolean but expression is of type integer
         HINT: You will need to rewrite or cast the expression.
         a> INSERT INTO t (a, u) VALUES (3, 'a0eebc99')
         22P02: invalid input syntax for type uuid: "a0eebc99"

@@ -116,7 +116,7 @@ fn object_of_texts(call: &Call) -> Result<String> {
 }
 
 /// The functions.
-pub fn functions() -> [RowFunction; 11] {
+pub fn functions() -> [RowFunction; 12] {
     [
         strict("to_json", 1..=1, a_json, |call| {
             text(Some(json_of(&call.values[0], &call.fields[0], Style::within(call.options))?))
@@ -128,6 +128,12 @@ pub fn functions() -> [RowFunction; 11] {
         // As an item of an aggregate, where NULL is null.
         strict("json_item", 1..=1, a_json, |call| {
             text(Some(json_of(&call.values[0], &call.fields[0], Style::within(call.options))?))
+        })
+        .with_nulls(),
+        strict("json_line_item", 1..=1, a_json, |call| {
+            let item = json_of(&call.values[0], &call.fields[0], Style::within(call.options))?;
+            let begins = matches!(call.values[0], ScalarValue::Struct(_) | ScalarValue::List(_)) && item != "null";
+            text(Some(if begins { format!("\n {item}") } else { item }))
         })
         .with_nulls(),
         strict("json_key", 1..=1, a_json, |call| match text_output(&call.values[0], &call.fields[0], call.options)? {

@@ -110,7 +110,7 @@ async fn explain_tells_what_was_looked_up() {
     let told: Vec<&str> =
         told.lines().map(str::trim).filter(|line| wanted.iter().any(|word| line.contains(word))).collect();
     expect![[r#"
-        ->  HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(CAST(a.h AS Utf8View)@3, host@0), (t@1, at@1), (m@2, CAST(b.n AS Int64)@5)], projection=[n@6, cpu@7, note@8]  (actual rows=2)
+        ->  HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(CAST(a.h AS Utf8View)@3, host@0), (t@1, at@1), (m@2, n@2)], projection=[n@6, cpu@7, note@8]  (actual rows=2)
         ->  KeyspanScan: metrics  (actual rows=2)
         Row groups: clean=7 files=2 rows=4,800, memory=about 600 rows, rest=about 600 rows
         Looked up: point lookup on 4 keys
