@@ -12,6 +12,7 @@ mod wire {
     pub mod audit;
     pub mod backup;
     pub mod bench;
+    pub mod beside_postgres;
     pub mod columns;
     pub mod command;
     pub mod copy;
@@ -50,6 +51,7 @@ mod wire {
     pub mod streaming;
     pub mod tenant_backup;
     pub mod tenant_copy;
+    pub mod time_zones;
     pub mod tls;
     pub mod wide;
 }

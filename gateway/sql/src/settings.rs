@@ -71,7 +71,7 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     }
     let name = if tokens.words("time zone") {
         if tokens.words("interval") {
-            let value = Some(tokens.string()?);
+            let value = Some(format!("INTERVAL '{}'", tokens.string()?));
             tokens.words("hour to minute");
             return Ok(Setting::Set { name: "timezone".to_owned(), value, local });
         }

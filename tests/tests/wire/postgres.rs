@@ -253,6 +253,7 @@ files! { "tests/slt/postgres":
     temporary_tables
     temporary_views
     time_columns
+    time_zones
     times
     unnested
     views
