@@ -21,6 +21,7 @@ mod wire {
     pub mod described;
     pub mod dump;
     pub mod erasures;
+    pub mod explain_formats;
     pub mod files;
     pub mod flood;
     pub mod full_disk;

@@ -50,6 +50,7 @@ use keyspan_storage::{Columns, KeyRange, TimestampRange};
 use std::{
     fmt::Write,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 /// Ranges that are printed one by one.
@@ -93,12 +94,15 @@ pub async fn explain(
 ) -> Result<SendableRecordBatchStream, DataFusionError> {
     let optimized = super::optimize(context, plan).await?;
     let mut physical = super::physical(context, &optimized).await?;
+    let mut took = None;
     if options.analyze {
+        let began = Instant::now();
         physical = joins::run_to_end(context, plan, physical).await?;
+        took = Some(began.elapsed());
     }
     if options.format != ExplainFormat::Text {
         let schema = schema_of(options.format);
-        let text = formats::text(&physical, options.format, options.analyze);
+        let text = formats::text(&physical, options.format, took);
         let column = StringViewArray::from_iter_values([text]);
         let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(column)])?;
         return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter([Ok(batch)]))));

@@ -17,9 +17,10 @@ use datafusion::{
         displayable,
         filter::FilterExec,
         joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
+        statistics::{StatisticsArgs, StatisticsContext},
     },
 };
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 /// Rows of a leaf that says nothing of its rows.
 const ROWS_UNKNOWN: f64 = 1_000.0;
@@ -61,24 +62,34 @@ enum Item {
 /// A node: keys and values.
 type Node = Vec<(String, Item)>;
 
-/// A plan in a format, as one text.
-pub(super) fn text(plan: &Arc<dyn ExecutionPlan>, format: ExplainFormat, analyze: bool) -> String {
-    let (node, _) = node(plan, analyze, None);
+/// A plan in a format, as one text; one that ran took so long.
+pub(super) fn text(plan: &Arc<dyn ExecutionPlan>, format: ExplainFormat, took: Option<Duration>) -> String {
+    let (node, _) = node(plan, took.is_some(), None);
+    let took = took.map(|took| format!("{:.3}", took.as_secs_f64() * 1e3));
     let mut out = String::new();
     match format {
         ExplainFormat::Text => {}
         ExplainFormat::Json => {
             out.push_str("[\n  {\n    \"Plan\": ");
             json(&node, 2, &mut out);
+            if let Some(took) = took {
+                let _ = write!(out, ",\n    \"Execution Time\": {took}");
+            }
             out.push_str("\n  }\n]");
         }
         ExplainFormat::Yaml => {
             out.push_str("- Plan: ");
             yaml(&node, 2, &mut out);
+            if let Some(took) = took {
+                let _ = write!(out, "\n  Execution Time: {took}");
+            }
         }
         ExplainFormat::Xml => {
             out.push_str("<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n  <Query>\n");
             xml(&node, 2, &mut out);
+            if let Some(took) = took {
+                let _ = writeln!(out, "    <Execution-Time>{took}</Execution-Time>");
+            }
             out.push_str("  </Query>\n</explain>");
         }
     }
@@ -169,7 +180,8 @@ fn node(plan: &Arc<dyn ExecutionPlan>, analyze: bool, parent: Option<&str>) -> (
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn expected(plan: &Arc<dyn ExecutionPlan>, children: &[(Node, Expected)]) -> Expected {
-    let known = plan.partition_statistics(None).ok().and_then(|known| known.num_rows.get_value().copied());
+    let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+    let known = known.ok().and_then(|known| known.num_rows.get_value().copied());
     let given = children.iter().map(|(_, child)| child.rows).fold(0.0, f64::max);
     let below = children.iter().map(|(_, child)| child.total).sum::<f64>();
     let rows = known.map(|rows| rows as f64).unwrap_or(if children.is_empty() { ROWS_UNKNOWN } else { given });
