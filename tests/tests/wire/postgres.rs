@@ -245,6 +245,7 @@ files! { "tests/slt/postgres":
     private_tables
     qualifiers
     questions
+    regexps
     relational
     statistics
     strings
