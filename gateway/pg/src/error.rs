@@ -70,6 +70,24 @@ states! {
     NULL_VALUE_NOT_ALLOWED = "22004";
     /// An interval out of range.
     INTERVAL_FIELD_OVERFLOW = "22015";
+    /// An item of a SQL/JSON path that is no date or time.
+    INVALID_ARGUMENT_FOR_SQL_JSON_DATETIME = "22031";
+    /// A subscript of a SQL/JSON path.
+    INVALID_SQL_JSON_SUBSCRIPT = "22033";
+    /// An item of a SQL/JSON path that is no number.
+    NON_NUMERIC_SQL_JSON_ITEM = "22036";
+    /// Several items of a SQL/JSON path, or none, where one is wanted.
+    SINGLETON_SQL_JSON_ITEM_REQUIRED = "22038";
+    /// An item of a SQL/JSON path that is no array.
+    SQL_JSON_ARRAY_NOT_FOUND = "22039";
+    /// A member that an object does not have, of a SQL/JSON path.
+    SQL_JSON_MEMBER_NOT_FOUND = "2203A";
+    /// A SQL/JSON path's operand that is no number.
+    SQL_JSON_NUMBER_NOT_FOUND = "2203B";
+    /// An item of a SQL/JSON path that is no object.
+    SQL_JSON_OBJECT_NOT_FOUND = "2203C";
+    /// A recursive query that reads itself where it may not.
+    INVALID_RECURSION = "42P19";
     /// A pattern that is not a regular expression.
     INVALID_REGULAR_EXPRESSION = "2201B";
     /// LIMIT is negative.

@@ -8,6 +8,7 @@ pub mod checked_arithmetic;
 pub mod comparable;
 pub(crate) mod each_expr;
 pub mod interval_order;
+pub mod json_paths;
 pub mod lateral;
 pub mod literals;
 pub mod materialized;

@@ -18,6 +18,7 @@ pub mod missing_from;
 pub mod natural_join;
 pub mod order_by;
 mod records;
+mod recursion;
 mod referenced_names;
 pub mod relation_columns;
 pub mod rewrite;

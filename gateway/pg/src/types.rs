@@ -298,6 +298,7 @@ pub fn pg_type(field: &Field) -> Type {
         Some("uuid") => return Type::UUID,
         Some("json") => return Type::JSON,
         Some("jsonb") => return Type::JSONB,
+        Some("jsonpath") => return Type::JSONPATH,
         Some("name") => return Type::NAME,
         Some("void") => return Type::VOID,
         Some("\"char\"") => return Type::CHAR,

@@ -11,7 +11,7 @@ use crate::{
         exec::{cancellable_joins, run_aggregate},
         functions,
         plan::{
-            apply, checked, comparable, interval_order, literals, numbers, operators::Operators, regexps,
+            apply, checked, comparable, interval_order, json_paths, literals, numbers, operators::Operators, regexps,
             type_planner::Types, whole_rows, with_ties,
         },
         types,
@@ -126,7 +126,8 @@ fn make() -> SessionState {
         state.deregister_udf(name).expect("the state's own functions can be taken away");
     }
     functions::register(&mut state);
-    let of_rules = whole_rows::functions().chain(with_ties::function()).chain(regexps::functions());
+    let of_rules =
+        whole_rows::functions().chain(with_ties::function()).chain(regexps::functions()).chain(json_paths::functions());
     functions::replace(&mut state, of_rules);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);

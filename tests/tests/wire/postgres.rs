@@ -233,6 +233,7 @@ files! { "tests/slt/postgres":
     interval_sums
     introspection
     json
+    json_paths
     key_changes
     kinds_of_statements
     materialized

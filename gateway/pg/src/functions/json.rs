@@ -149,7 +149,7 @@ fn operators() -> [RowFunction; 13] {
 }
 
 /// A list of the function's own type of items.
-fn typed_list(call: &Call, items: impl Iterator<Item = Option<String>>) -> ScalarValue {
+pub(crate) fn typed_list(call: &Call, items: impl Iterator<Item = Option<String>>) -> ScalarValue {
     use arrow::array::{ListArray, StringViewArray};
     use arrow::buffer::OffsetBuffer;
     let values: StringViewArray = items.collect();

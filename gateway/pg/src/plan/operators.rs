@@ -6,7 +6,7 @@ use crate::{
     error::{SqlError, SqlState},
     functions::{self, planned},
     numeric,
-    plan::numbers,
+    plan::{json_paths, numbers},
     syntax::calls::{
         DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE, UNEQUAL_TO_ALL,
     },
@@ -447,6 +447,10 @@ fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
         Sql::HashArrow => planned::json_get_path(),
         Sql::HashLongArrow => planned::json_get_path_text(),
         Sql::Question => planned::jsonb_exists(),
+        Sql::AtQuestion => json_paths::exists_operator(),
+        Sql::AtAt if is_jsonb(left, schema) || left.get_type(schema).is_ok_and(|data| data.is_null()) => {
+            json_paths::match_operator()
+        }
         Sql::QuestionPipe => planned::jsonb_exists_any(),
         Sql::QuestionAnd => planned::jsonb_exists_all(),
         Sql::HashMinus => planned::jsonb_delete_path(),

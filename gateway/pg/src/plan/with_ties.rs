@@ -34,7 +34,7 @@ pub fn function() -> impl Iterator<Item = Arc<ScalarUDF>> {
         WITH_TIES,
         1..=1,
         |_| nullable(DataType::Int64),
-        |call| Ok(call.values[0].clone()),
+        |call| call.values[0].cast_to(&DataType::Int64),
     )])
 }
 

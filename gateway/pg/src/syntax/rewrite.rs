@@ -8,14 +8,17 @@
 
 use super::{
     build::call,
-    calls, column_names, counted_rows, counted_sets, order_by, records, referenced_names, row_comparison, samples,
-    set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, order_by, records, recursion, referenced_names, row_comparison,
+    samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
 };
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    plan::json_paths::JSONPATH_OF as JSONPATH,
+};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    FunctionArguments, Ident, ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 use keyspan_catalog::value::exact::Exact;
 
@@ -45,10 +48,7 @@ pub static EXPAND: Walk = Walk {
             }
             values::rows_with_subqueries(query)
         }),
-        Rule::new("recursive numbers", |query| {
-            recursive_numbers(query);
-            Ok(())
-        }),
+        Rule::new("recursion", recursion::rewrite),
         Rule::new("hidden order", |query| {
             order_by::hidden_in(query, false);
             Ok(())
@@ -118,37 +118,6 @@ fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<(
     Ok(())
 }
 
-/// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.
-fn recursive_numbers(query: &mut Query) {
-    let Some(with) = query.with.as_mut().filter(|with| with.recursive) else { return };
-    for cte in &mut with.cte_tables {
-        let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };
-        let SetExpr::Select(select) = left.as_mut() else { continue };
-        for item in &mut select.projection {
-            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
-                && of_literals(expr) == Some(true)
-            {
-                let inner = Box::new(std::mem::replace(expr, Expr::Identifier(Ident::new(""))));
-                let data_type = DataType::Numeric(ExactNumberInfo::None);
-                *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
-            }
-        }
-    }
-}
-
-/// Whether an expression of numbers that are written out has one with a point; `None` for other expressions.
-fn of_literals(expr: &Expr) -> Option<bool> {
-    match expr {
-        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => of_literals(inner),
-        Expr::BinaryOp { left, right, .. } => Some(of_literals(left)? | of_literals(right)?),
-        Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => Some(digits.contains(['.', 'e', 'E'])),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 /// Whole numbers in rows of VALUES.
 fn integer_cells(body: &mut SetExpr) {
     match body {
@@ -191,6 +160,13 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             {
                 *expr = number?;
             }
+        }
+        Expr::Cast { expr: of, data_type, .. } if is_jsonpath(data_type) => {
+            let of = std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new("")));
+            *expr = call(JSONPATH, [of]);
+        }
+        Expr::TypedString(typed) if is_jsonpath(&typed.data_type) => {
+            *expr = call(JSONPATH, [Expr::Value(typed.value.clone())]);
         }
         // The least bigint is one, though its digits alone are not.
         Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if is_least(of) => {
@@ -236,6 +212,13 @@ fn function_of(op: UnaryOperator) -> Option<fn(Expr) -> Expr> {
 fn double(of: Expr) -> Expr {
     let data_type = DataType::DoublePrecision;
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(of), data_type, array: false, format: None }
+}
+
+/// The type `jsonpath`, which DataFusion does not know: a cast to it is a function.
+fn is_jsonpath(data_type: &DataType) -> bool {
+    let DataType::Custom(name, arguments) = data_type else { return false };
+    let last = name.0.last().and_then(|part| part.as_ident());
+    arguments.is_empty() && last.is_some_and(|name| name.value.eq_ignore_ascii_case("jsonpath"))
 }
 
 fn is_least(expr: &Expr) -> bool {
@@ -404,7 +387,7 @@ mod tests {
                 query: counted sets
                 query: using_columns in ORDER BY
                 query: values
-                query: recursive numbers
+                query: recursion
                 query: hidden order
                 query: order by labels
                 select: using_columns

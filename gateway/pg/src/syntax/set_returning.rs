@@ -36,6 +36,7 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
         }
         "pg_options_to_table" => &[("option_name", "option_names"), ("option_value", "option_values")],
         "pg_listening_channels" => &[("", "listening_channels")],
+        "jsonb_path_query" | "jsonb_path_query_tz" => &[("", "jsonb_path_items")],
         "regexp_split_to_table" => &[("", "regexp_split_to_array")],
         "regexp_matches" => &[("", "regexp_matches_list")],
         "aclexplode" => &[
@@ -177,7 +178,7 @@ fn item(expr: &Expr) -> Result<Option<Expr>> {
 /// Items of a document are documents of its kind; a list does not carry that, so a cast does.
 fn as_document(unnested: String, list: &str, function: &str) -> String {
     match list {
-        "json_array_items" | "json_member_values" if function.starts_with("jsonb") => {
+        "json_array_items" | "json_member_values" | "jsonb_path_items" if function.starts_with("jsonb") => {
             format!("CAST({unnested} AS JSONB)")
         }
         "json_array_items" | "json_member_values" => format!("CAST({unnested} AS JSON)"),
