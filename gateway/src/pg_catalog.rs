@@ -46,6 +46,7 @@ mod signals;
 pub mod store_stats;
 pub mod system_columns;
 pub mod tables;
+mod time_zones;
 pub mod type_of;
 pub mod views;
 
@@ -97,6 +98,8 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_statio_user_tables", &[objects::table_statistics]),
     (PG_CATALOG, "pg_tables", &[objects::table_names]),
     (PG_CATALOG, "pg_tablespace", &[cluster::tablespaces]),
+    (PG_CATALOG, "pg_timezone_abbrevs", &[time_zones::abbreviations]),
+    (PG_CATALOG, "pg_timezone_names", &[time_zones::names]),
     (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows]),
     (PG_CATALOG, "pg_user", &[cluster::users]),
     (PG_CATALOG, "pg_views", &[views::definitions]),

@@ -71,8 +71,11 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     }
     let name = if tokens.words("time zone") {
         if tokens.words("interval") {
-            let value = Some(tokens.string()?);
-            tokens.words("hour to minute");
+            // Without its key word, an offset in quotes is a POSIX form, which is west of Greenwich.
+            let value = Some(format!("INTERVAL '{}'", tokens.string()?.replace('\'', "''")));
+            if !tokens.words("hour to minute") {
+                tokens.words("hour");
+            }
             return Ok(Setting::Set { name: "timezone".to_owned(), value, local });
         }
         "timezone".to_owned()

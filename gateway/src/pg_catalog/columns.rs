@@ -5,7 +5,7 @@
 use crate::{pg::types, system_relations::Relation};
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
-    datatypes::{DataType, Field},
+    datatypes::{DataType, Field, IntervalMonthDayNano},
 };
 use datafusion::{error::Result, scalar::ScalarValue};
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub enum Cell {
     Text(String),
     /// A time, in microseconds.
     Micros(i64),
+    /// An interval of so many seconds.
+    Seconds(i64),
     /// Whole numbers.
     Ints(Vec<i64>),
     /// Texts.
@@ -96,6 +98,9 @@ fn scalar(cell: Option<&Cell>, field: &Field) -> Result<ScalarValue> {
         Some(Cell::Bool(is)) => ScalarValue::Boolean(Some(*is)),
         Some(Cell::Text(text)) => ScalarValue::Utf8View(Some(text.clone())),
         Some(Cell::Micros(micros)) => ScalarValue::TimestampMicrosecond(Some(*micros), Some(types::UTC.into())),
+        Some(Cell::Seconds(seconds)) => {
+            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000)))
+        }
         Some(Cell::Ints(ints)) => {
             let items: Vec<_> = ints.iter().map(|int| ScalarValue::Int64(Some(*int))).collect();
             ScalarValue::List(ScalarValue::new_list_nullable(&items, &DataType::Int64))

@@ -21,13 +21,14 @@ pub fn rewrite(statement: &mut Statement) {
 const REG_TYPES: [&str; 4] = ["regclass", "regtype", "regnamespace", "regrole"];
 
 /// Functions without arguments that give the rows of a relation.
-const ROWS_OF: [(&str, &str); 7] = [
+const ROWS_OF: [(&str, &str); 8] = [
     ("pg_available_extensions", "pg_available_extensions"),
     ("pg_available_extension_versions", "pg_available_extension_versions"),
     ("pg_cursor", "pg_cursors"),
     ("pg_lock_status", "pg_locks"),
     ("pg_prepared_statement", "pg_prepared_statements"),
     ("pg_show_all_settings", "pg_settings"),
+    ("pg_timezone_abbrevs", "pg_timezone_abbrevs"),
     ("pg_timezone_names", "pg_timezone_names"),
 ];
 
