@@ -73,9 +73,11 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
         if tokens.words("interval") {
             // Without its key word, an offset in quotes is a POSIX form, which is west of Greenwich.
             let value = Some(format!("INTERVAL '{}'", tokens.string()?.replace('\'', "''")));
-            if !tokens.words("hour to minute") {
-                tokens.words("hour");
-            }
+            let value = if tokens.words("hour to minute") {
+                value.map(|value| format!("{value} HOUR TO MINUTE"))
+            } else {
+                value
+            };
             return Ok(Setting::Set { name: "timezone".to_owned(), value, local });
         }
         "timezone".to_owned()

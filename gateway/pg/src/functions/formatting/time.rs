@@ -192,7 +192,14 @@ fn field(time: &NaiveDateTime, zone: Option<&Moment>, name: &str, bare: bool) ->
             let cased = if name == "RM" { roman.to_owned() } else { roman.to_lowercase() };
             if bare { cased } else { format!("{cased:<4}") }
         }
-        "TZ" | "tz" | "OF" | "of" | "TZH" | "TZM" => zone.map_or_else(String::new, |zone| of_zone(zone, name)),
+        "TZ" | "tz" | "OF" | "of" | "TZH" | "TZM" => match zone {
+            Some(zone) => of_zone(zone, name),
+            None => match name.to_ascii_uppercase().as_str() {
+                "TZ" => String::new(),
+                "TZM" => "00".to_owned(),
+                _ => "+00".to_owned(),
+            },
+        },
         _ => match name.to_ascii_uppercase().as_str() {
             "HH24" => number(time.hour(), 2),
             "HH12" | "HH" => number(hour12, 2),
