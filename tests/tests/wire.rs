@@ -50,6 +50,7 @@ mod wire {
     pub mod streaming;
     pub mod tenant_backup;
     pub mod tenant_copy;
+    pub mod time_zones;
     pub mod tls;
     pub mod wide;
 }

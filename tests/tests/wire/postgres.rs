@@ -224,6 +224,7 @@ files! { "tests/slt/postgres":
     char
     comments
     composites
+    date_forms
     defaults
     definitions_in_transactions
     extremes
@@ -253,6 +254,7 @@ files! { "tests/slt/postgres":
     temporary_tables
     temporary_views
     time_columns
+    time_zones
     times
     unnested
     views

@@ -344,15 +344,24 @@ mod tests {
                 "zulu",
                 "EST5EDT",
                 "foo+3",
-                "+02:00",
-                "fo3bar",
                 "<+05>-5",
                 "PST8PDT7,M3.2.0,M11.1.0",
                 "nope",
                 "",
                 "PST",
             ],
-            expect![[r#""#]],
+            expect![[r#"
+                europe/berlin: Europe/Berlin 3600 CET, 7200 CEST
+                utc: UTC 0 UTC, 0 UTC
+                Etc/Gmt: Etc/GMT 0 GMT, 0 GMT
+                zulu: Zulu 0 UTC, 0 UTC
+                EST5EDT: EST5EDT -18000 EST, -14400 EDT
+                foo+3: FOO+3 -10800 FOO, -10800 FOO
+                <+05>-5: <+05>-5 18000 +05, 18000 +05
+                PST8PDT7,M3.2.0,M11.1.0: PST8PDT7,M3.2.0,M11.1.0 -28800 PST, -25200 PDT
+                nope: none
+                : none
+                PST: none"#]],
         );
         assert_eq!(Zone::fixed(-9_010).map(|zone| zone.name().to_owned()), Some("<-02:30:10>+02:30:10".into()));
         assert!(names().count() > 500);

@@ -3,7 +3,7 @@
 use super::scalar_function::{self, Call, RowFunction, external, nullable, returns_float, returns_text, strict};
 use crate::{
     codec::parse,
-    datetime::{Input, Style, Zone, arithmetic, moments},
+    datetime::{Input, Style, Zone, arithmetic, moments, spans},
     error::{SqlError, SqlState},
     numeric,
     statement_time::StatementTime,
@@ -505,6 +505,20 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 })
             },
         ),
+        // What an interval in quotes with fields is: `INTERVAL '1 2:03' DAY TO MINUTE`.
+        strict("interval_of_fields", 4..=4, an_interval, |call| {
+            let word = |at: usize| super::text_of(&call.values[at]).unwrap_or_default();
+            let unknown = || external(SqlError::unsupported("an interval of these fields"));
+            let field = |at: usize| spans::Field::named(&word(at)).ok_or_else(unknown);
+            let fields = (field(1)?, field(2)?);
+            let style = Style::within(call.options);
+            let span = spans::parse_fields(&word(0), style, Some(fields)).map_err(external)?;
+            let digits = super::int_of(&call.values[3]).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
+            let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+            let half = if span.micros < 0 { -unit / 2 } else { unit / 2 };
+            let micros = span.micros.saturating_add(half) / unit * unit;
+            Span(span.months.into(), span.days.into(), micros).value()
+        }),
         strict("isfinite", 1..=1, scalar_function::returns_boolean, |call| {
             let infinite = match &call.values[0] {
                 ScalarValue::Date32(days) => matches!(days, Some(i32::MAX | i32::MIN)),

@@ -348,20 +348,22 @@ fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Expr {
 fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
     let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
     let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
-    let bare = !written.trim().is_empty()
-        && written.trim().bytes().all(|byte| byte.is_ascii_digit() || b".+-".contains(&byte));
-    let whole = match (&interval.leading_field, &interval.last_field) {
-        (None, _) => written.clone(),
-        (Some(field), None) if bare => format!("{written} {field}"),
-        (Some(_), _) => written.clone(),
-    };
-    let known = interval.leading_field.is_none()
-        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(&whole).is_ok()
-        && whole.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if let Some(first) = &interval.leading_field {
+        let last = interval.last_field.as_ref().unwrap_or(first);
+        let digits = interval.fractional_seconds_precision.or(interval.leading_precision).unwrap_or(6);
+        let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
+        let words = [first, last].map(|field| text(&field.to_string()));
+        let [first, last] = words;
+        return Ok(Some(call("interval_of_fields", [text(written), first, last, digits])));
+    }
+    // A sign or a fraction is not read alike in all styles and by both parsers.
+    let known = written.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
+        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(written).is_ok()
+        && written.bytes().any(|byte| byte.is_ascii_alphabetic());
     if known {
         return Ok(None);
     }
-    parsed_expr(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
+    parsed_expr(&format!("CAST({} AS INTERVAL)", text(written))).map(Some)
 }
 
 fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
