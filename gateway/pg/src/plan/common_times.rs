@@ -43,7 +43,7 @@ fn settle(expr: &mut Expr, schema: &DFSchema) -> bool {
             let mut all: Vec<&mut Expr> = std::iter::once(expr.as_mut()).chain(list).collect();
             together(&mut all, schema)
         }
-        Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => {
+        Expr::ScalarFunction(call) if is_of_one_type(call.func.name()) => {
             let mut all: Vec<&mut Expr> = call.args.iter_mut().collect();
             together(&mut all, schema)
         }
@@ -59,6 +59,11 @@ fn settle(expr: &mut Expr, schema: &DFSchema) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the arguments of a function are of one type.
+fn is_of_one_type(name: &str) -> bool {
+    SAME_TYPE.contains(&name) || name == "make_array"
 }
 
 /// `date_bin(stride, time, origin)`, of which two are quoted texts often.
@@ -88,6 +93,14 @@ fn rank(data: &DataType) -> Option<u8> {
         DataType::Timestamp(_, Some(_)) => Some(2),
         _ => None,
     }
+}
+
+/// The type that dates and timestamps of several types are cast to; `None` where they are of one, or others are among
+/// them.
+pub(crate) fn of_types<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
+    let ranks: Vec<u8> = types.into_iter().filter(|data| !data.is_null()).map(rank).collect::<Option<_>>()?;
+    let (least, most) = (ranks.iter().min()?, ranks.iter().max()?);
+    (least < most).then(|| if *most == 2 { types::timestamptz() } else { types::TIMESTAMP })
 }
 
 /// Casts those that hold less than others to the type of these. Quoted texts and NULLs take any type, and stay.
