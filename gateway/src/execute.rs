@@ -142,7 +142,8 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
             (parameters, Some(Query::columns(&plan).await))
         }
         Statement::Explain(explained) => {
-            (explained_parameters(session, explained, hints).await?, Some(explain::schema()))
+            let columns = explain::schema_of(explained.format);
+            (explained_parameters(session, explained, hints).await?, Some(columns))
         }
         Statement::CreateTableAs(create) => (analyse_now(session, &create.query, hints).await?.0, None),
         Statement::CopyTo(copy) => (analyse_now(session, &copy.query, hints).await?.0, None),
@@ -214,7 +215,11 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
                     (query, with_parameters(plan, parameters)?)
                 }
             };
-            let options = explain::ExplainOptions { analyze: explained.analyze, verbose: explained.verbose };
+            let options = explain::ExplainOptions {
+                analyze: explained.analyze,
+                verbose: explained.verbose,
+                format: explained.format,
+            };
             let rows = explain::explain(&query.context, &plan, options).await?;
             Ok(Outcome::Rows { tag: "EXPLAIN", rows, needs: query.statement_context().needs.clone() })
         }

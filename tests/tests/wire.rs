@@ -12,14 +12,17 @@ mod wire {
     pub mod audit;
     pub mod backup;
     pub mod bench;
+    pub mod beside_postgres;
     pub mod columns;
     pub mod command;
     pub mod copy;
     pub mod damage;
+    pub mod date_forms;
     pub mod definitions;
     pub mod described;
     pub mod dump;
     pub mod erasures;
+    pub mod explain_formats;
     pub mod files;
     pub mod flood;
     pub mod full_disk;
@@ -53,4 +56,5 @@ mod wire {
     pub mod time_zones;
     pub mod tls;
     pub mod wide;
+    pub mod zones_of_sessions;
 }

@@ -12,6 +12,7 @@
 
 pub mod abbreviations;
 pub mod arithmetic;
+pub mod casts;
 pub mod encode;
 mod fields;
 pub mod moments;

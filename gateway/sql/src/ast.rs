@@ -173,6 +173,20 @@ impl From<Definition> for Statement {
     }
 }
 
+/// The form of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    /// Lines.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+    /// One XML document.
+    Xml,
+}
+
 /// `EXPLAIN`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {
@@ -180,6 +194,8 @@ pub struct Explain {
     pub analyze: bool,
     /// `VERBOSE`
     pub verbose: bool,
+    /// `FORMAT`
+    pub format: ExplainFormat,
     /// A query, a write, or `EXECUTE` of one.
     pub statement: Box<Statement>,
 }

@@ -1,12 +1,12 @@
 //! `EXPLAIN`.
 
 use crate::{
-    ast::{Explain, Statement, definition::Definition},
+    ast::{Explain, ExplainFormat, Statement, definition::Definition},
     role,
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use keyspan_pg::error::{Result, SqlError};
+use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Parses `EXPLAIN`; `parse` reads the statement behind it.
 pub(crate) fn parse_explain(
@@ -17,7 +17,7 @@ pub(crate) fn parse_explain(
     if tokens.head() == "drop" && tokens.head_nth(1) == "database" {
         return role::parse_explain_drop(tokens);
     }
-    let (mut analyze, mut verbose) = (false, false);
+    let (mut analyze, mut verbose, mut format) = (false, false, ExplainFormat::Text);
     // `EXPLAIN (SELECT 1)` explains a query in parentheses.
     let is_query = matches!(tokens.head_nth(1).as_str(), "select" | "values" | "with" | "table" | "");
     if tokens.peek() == Some(&Token::LParen) && !is_query {
@@ -29,7 +29,18 @@ pub(crate) fn parse_explain(
                 // They change nothing: what they would add is never reported, and so is what they would hide.
                 "costs" | "timing" | "summary" => {}
                 "buffers" | "wal" | "settings" | "generic_plan" | "memory" if !on => {}
-                "format" if value == "text" => {}
+                "format" => {
+                    format = match value.as_str() {
+                        "text" => ExplainFormat::Text,
+                        "json" => ExplainFormat::Json,
+                        "yaml" => ExplainFormat::Yaml,
+                        "xml" => ExplainFormat::Xml,
+                        _ => {
+                            let message = format!("unrecognized value for EXPLAIN option \"format\": \"{value}\"");
+                            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                        }
+                    }
+                }
                 _ => return Err(SqlError::unsupported(format!("EXPLAIN option {}", name.to_uppercase()))),
             }
         }
@@ -55,7 +66,7 @@ pub(crate) fn parse_explain(
         }
         _ => return Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
-    Ok(Statement::Explain(Explain { analyze, verbose, statement: Box::new(statement) }))
+    Ok(Statement::Explain(Explain { analyze, verbose, format, statement: Box::new(statement) }))
 }
 
 /// 0A000 for `EXPLAIN ANALYZE` of a statement that writes.

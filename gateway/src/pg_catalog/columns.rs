@@ -23,7 +23,7 @@ pub enum Cell {
     Text(String),
     /// A time, in microseconds.
     Micros(i64),
-    /// An interval of so many seconds.
+    /// An interval, in seconds.
     Seconds(i64),
     /// Whole numbers.
     Ints(Vec<i64>),
@@ -99,7 +99,8 @@ fn scalar(cell: Option<&Cell>, field: &Field) -> Result<ScalarValue> {
         Some(Cell::Text(text)) => ScalarValue::Utf8View(Some(text.clone())),
         Some(Cell::Micros(micros)) => ScalarValue::TimestampMicrosecond(Some(*micros), Some(types::UTC.into())),
         Some(Cell::Seconds(seconds)) => {
-            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000)))
+            let span = IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000);
+            ScalarValue::IntervalMonthDayNano(Some(span))
         }
         Some(Cell::Ints(ints)) => {
             let items: Vec<_> = ints.iter().map(|int| ScalarValue::Int64(Some(*int))).collect();

@@ -8,14 +8,20 @@
 //! Ranges print without the tenant's prefix: the scan does not know it. Where a scan covers all keys it says "tenant
 //! span".
 
+mod formats;
+
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        types,
+    },
     provider::{
         columnar::{BorderRowsExec, ColumnarExec, ColumnarStats, MemoryExec},
         exec::ScanExec,
         pushdown::{Shape, with_commas},
     },
     query::joins,
+    sql::ast::ExplainFormat,
 };
 use arrow::{
     array::{RecordBatch, StringViewArray},
@@ -44,6 +50,7 @@ use keyspan_storage::{Columns, KeyRange, TimestampRange};
 use std::{
     fmt::Write,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 /// Ranges that are printed one by one.
@@ -58,6 +65,8 @@ pub struct ExplainOptions {
     pub analyze: bool,
     /// Whether DataFusion's logical plan is printed too.
     pub verbose: bool,
+    /// The form.
+    pub format: ExplainFormat,
 }
 
 /// The column of EXPLAIN's rows.
@@ -65,7 +74,16 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8View, false)]))
 }
 
-/// Plans a query, runs it when that was asked for, and gives the lines of its plan.
+/// The same for a format: of JSON it is a document.
+pub fn schema_of(format: ExplainFormat) -> SchemaRef {
+    if format != ExplainFormat::Json {
+        return schema();
+    }
+    let field = Field::new("QUERY PLAN", DataType::Utf8View, false);
+    Arc::new(Schema::new(vec![types::named(field, "json")]))
+}
+
+/// Plans a query, runs it when that was asked for, and gives the lines of its plan, or one text in another format.
 ///
 /// # Errors
 /// What planning and running find.
@@ -76,8 +94,18 @@ pub async fn explain(
 ) -> Result<SendableRecordBatchStream, DataFusionError> {
     let optimized = super::optimize(context, plan).await?;
     let mut physical = super::physical(context, &optimized).await?;
+    let mut took = None;
     if options.analyze {
+        let began = Instant::now();
         physical = joins::run_to_end(context, plan, physical).await?;
+        took = Some(began.elapsed());
+    }
+    if options.format != ExplainFormat::Text {
+        let schema = schema_of(options.format);
+        let text = formats::text(&physical, options.format, took);
+        let column = StringViewArray::from_iter_values([text]);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(column)])?;
+        return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter([Ok(batch)]))));
     }
     let mut lines = Lines { out: Vec::new(), analyze: options.analyze };
     lines.node(&physical, 0, None);

@@ -4,17 +4,14 @@
 //! `tests/record` does, that test says so and ends. `KEYSPAN_NUMERICS` says how many expressions, by
 //! `KEYSPAN_NUMERICS_SEED`.
 
-use super::{harness, harness::Harness};
-use anyhow::{Context, Result, ensure};
+use super::{
+    beside_postgres::{Words, compare},
+    harness::Harness,
+};
+use anyhow::{Result, ensure};
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write;
-use tokio_postgres::{
-    Client, SimpleQueryMessage,
-    types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
-};
-
-/// Expressions in a run of all tests.
-const EXPRESSIONS: usize = 400;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// The bytes of a numeric as drivers send them.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,26 +88,7 @@ async fn every_digit_goes_there_and_back() -> Result<()> {
     Ok(())
 }
 
-/// Random expressions: SplitMix64 chooses.
-struct Words(u64);
-
 impl Words {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).expect("an index")]
-    }
-
-    fn digits(&mut self, count: u64) -> String {
-        (0..count).map(|_| char::from(b'0' + u8::try_from(self.below(10)).expect("a digit"))).collect()
-    }
-
     /// A number, as a literal or cast.
     fn number(&mut self) -> String {
         if self.below(20) == 0 {
@@ -176,41 +154,7 @@ impl Words {
     }
 }
 
-/// The row of a query as text, or the SQLSTATE.
-async fn answer(client: &Client, sql: &str) -> Result<String> {
-    let messages = match client.simple_query(sql).await {
-        Ok(messages) => messages,
-        Err(error) => return Ok(error.as_db_error().context("an answer")?.code().code().to_owned()),
-    };
-    let row = messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    let row = row.context("a row")?;
-    Ok((0..row.len()).map(|at| row.get(at).unwrap_or("NULL")).collect::<Vec<_>>().join("|"))
-}
-
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "says that nothing was tested")]
 async fn random_expressions_are_as_in_postgres() -> Result<()> {
-    let Ok(address) = std::env::var("KEYSPAN_TESTS_POSTGRES") else {
-        println!("KEYSPAN_TESTS_POSTGRES names no PostgreSQL: nothing is compared");
-        return Ok(());
-    };
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let count = number("KEYSPAN_NUMERICS").map_or(EXPRESSIONS, |count| usize::try_from(count).unwrap_or(EXPRESSIONS));
-    let mut words = Words(number("KEYSPAN_NUMERICS_SEED").unwrap_or(1));
-    let theirs = harness::connect(&format!("{address} dbname=postgres").parse()?).await?;
-    let harness = Harness::start().await?;
-    let ours = harness.tenant("alto").await?;
-    let mut differ = Vec::new();
-    for _ in 0..count {
-        let sql = words.query();
-        let (expected, found) = (answer(&theirs, &sql).await?, answer(&ours, &sql).await?);
-        if expected != found {
-            differ.push(format!("{sql}\n  PostgreSQL: {expected}\n  here:       {found}"));
-        }
-    }
-    ensure!(differ.is_empty(), "{} of {count} differ:\n{}", differ.len(), differ.join("\n"));
-    Ok(())
+    compare("NUMERICS", Words::query).await
 }

@@ -247,6 +247,7 @@ files! { "tests/slt/postgres":
     qualifiers
     questions
     relational
+    sessions_in_zones
     statistics
     strings
     subscripts

@@ -152,7 +152,7 @@ async fn a_password_ends() -> Result<()> {
     }
     assert_eq!(rows(&operator, until).await?, [""]);
     operator
-        .batch_execute("CREATE ROLE late LOGIN PASSWORD 'late' VALID UNTIL 'yesterday' CONNECTION LIMIT 3")
+        .batch_execute("CREATE ROLE late LOGIN PASSWORD 'late' VALID UNTIL 'soon' CONNECTION LIMIT 3")
         .await
         .expect_err("no time of a clock");
     Ok(())

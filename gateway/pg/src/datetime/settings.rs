@@ -56,8 +56,7 @@ pub fn time_zone(value: &str) -> Result<Zone, SqlError> {
 /// 22023.
 pub fn date_style(value: &str, before: (DateStyle, DateOrder)) -> Result<(DateStyle, DateOrder), SqlError> {
     let (mut style, mut order): (Option<DateStyle>, Option<DateOrder>) = (None, None);
-    let mut unsaid = before.1;
-    let mut conflict = false;
+    let (mut conflict, mut unsaid) = (false, None);
     if value.trim().is_empty() {
         return Ok(before);
     }
@@ -75,7 +74,7 @@ pub fn date_style(value: &str, before: (DateStyle, DateOrder)) -> Result<(DateSt
             () if word == "german" => {
                 set(DateStyle::German);
                 // German has an order of its own, unless one is said.
-                unsaid = DateOrder::Dmy;
+                unsaid = Some(DateOrder::Dmy);
             }
             () if word == "ymd"
                 || word == "dmy"
@@ -105,7 +104,7 @@ pub fn date_style(value: &str, before: (DateStyle, DateOrder)) -> Result<(DateSt
     if conflict {
         return Err(invalid("DateStyle", value).with_detail("Conflicting \"datestyle\" specifications."));
     }
-    Ok((style.unwrap_or(before.0), order.unwrap_or(unsaid)))
+    Ok((style.unwrap_or(before.0), order.or(unsaid).unwrap_or(before.1)))
 }
 
 /// `DateStyle` as SHOW says it.

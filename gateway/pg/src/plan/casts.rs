@@ -167,8 +167,8 @@ pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<Arr
         let text = read(as_string_view_array(&text)?.iter(), array.len(), target, input)?;
         return Ok(arrow::compute::cast(&text, target.data_type())?);
     }
-    if super::zoned::crosses(from, target.data_type()) && !input.style.zone.is_utc() {
-        return super::zoned::in_zone(array, target.data_type(), input.style);
+    if crate::datetime::casts::crosses(from, target.data_type()) && !input.style.zone.is_utc() {
+        return crate::datetime::casts::in_zone(array, target.data_type(), input.style);
     }
     if numeric::cast::converts(from, target.data_type()) {
         return numeric::cast::convert(array, target.data_type(), types::exact_digits(target)).map_err(external);
@@ -231,11 +231,6 @@ fn rounded(floats: &arrow::array::Float64Array, to: &DataType) -> Result<ArrayRe
     }
     let whole: ArrayRef = Arc::new(whole.finish());
     cast_whole(&whole, to)
-}
-
-/// 22008 for a timestamp.
-pub(crate) fn timestamp_out_of_range() -> SqlError {
-    SqlError::new(crate::error::SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
 }
 
 fn external(error: SqlError) -> DataFusionError {

@@ -32,6 +32,7 @@ use datafusion::{
         expr::{AggregateFunction, AggregateFunctionParams, InSubquery, WindowFunctionDefinition},
         expr_rewriter::NamePreserver,
         utils::merge_schema,
+        when,
     },
     optimizer::AnalyzerRule,
     scalar::ScalarValue,
@@ -172,12 +173,6 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let union = Union::try_new_with_loose_types(union.inputs)?;
             (LogicalPlan::Union(union), true)
         }
-        LogicalPlan::Aggregate(aggregate) if has_interval_in_sets(&aggregate) => {
-            let error = crate::error::SqlError::unsupported(
-                "an interval or a numeric without digits in GROUPING SETS, ROLLUP and CUBE",
-            );
-            return Err(datafusion::error::DataFusionError::External(Box::new(error)));
-        }
         LogicalPlan::Aggregate(aggregate) if groups_by_interval(&aggregate) => (grouped_by_length(aggregate)?, true),
         other => (other, false),
     };
@@ -295,44 +290,68 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
 const EXACT_DISTINCT: [&str; 6] = ["sum", "avg", "stddev", "stddev_pop", "var", "var_pop"];
 
 fn groups_by_interval(aggregate: &Aggregate) -> bool {
-    aggregate.group_expr.iter().any(|by| is_interval(by, aggregate.input.schema()))
-}
-
-fn has_interval_in_sets(aggregate: &Aggregate) -> bool {
     let schema = aggregate.input.schema();
-    let of_set = |set: &GroupingSet| set.distinct_expr().into_iter().any(|by| is_interval(by, schema));
-    aggregate.group_expr.iter().any(|by| matches!(by, Expr::GroupingSet(set) if of_set(set)))
+    aggregate.group_expr.iter().any(|by| match by {
+        Expr::GroupingSet(set) => set.distinct_expr().into_iter().any(|by| is_interval(by, schema)),
+        by => is_interval(by, schema),
+    })
 }
 
 /// The aggregation by lengths, below a projection of what it had.
 fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
     let Aggregate { input, mut group_expr, mut aggr_expr, schema, .. } = aggregate;
-    let (groups, aggregates) = (group_expr.len(), aggr_expr.len());
+    let aggregates = aggr_expr.len();
+    // What is grouped by, each once: of grouping sets it is what all of them have, and the set's number comes behind.
+    let sets = group_expr.iter().find_map(|by| if let Expr::GroupingSet(set) = by { Some(set.clone()) } else { None });
+    let (keys, groups): (Vec<Expr>, usize) = match &sets {
+        Some(set) => {
+            let keys: Vec<Expr> = set.distinct_expr().into_iter().cloned().collect();
+            let groups = keys.len() + 1;
+            (keys, groups)
+        }
+        None => (group_expr.clone(), group_expr.len()),
+    };
     let mut places: Vec<usize> = (0..groups + aggregates).collect();
-    for (at, by) in group_expr.iter_mut().enumerate() {
-        if is_interval(by, input.schema()) {
-            let of = std::mem::take(by);
-            let params = AggregateFunctionParams {
-                args: vec![of.clone()],
-                distinct: false,
-                filter: None,
-                order_by: Vec::new(),
-                null_treatment: None,
-            };
-            let first = Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params });
-            *by = length(of, input.schema()).alias(format!("\u{1}length{at}"));
-            places[at] = groups + aggr_expr.len();
-            aggr_expr.push(first.alias(format!("\u{1}first{at}")));
+    let mut lengths: Vec<(Expr, Expr)> = Vec::new();
+    for (at, of) in keys.iter().enumerate().filter(|(_, by)| is_interval(by, input.schema())) {
+        let params = AggregateFunctionParams {
+            args: vec![of.clone()],
+            distinct: false,
+            filter: None,
+            order_by: Vec::new(),
+            null_treatment: None,
+        };
+        let first = Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params });
+        places[at] = groups + aggr_expr.len();
+        aggr_expr.push(first.alias(format!("\u{1}first{at}")));
+        lengths.push((of.clone(), length(of.clone(), input.schema()).alias(format!("\u{1}length{at}"))));
+    }
+    let by_length = |by: &mut Expr| {
+        if let Some((_, length)) = lengths.iter().find(|(of, _)| of == by) {
+            *by = length.clone();
+        }
+    };
+    for by in &mut group_expr {
+        match by {
+            Expr::GroupingSet(GroupingSet::Rollup(all) | GroupingSet::Cube(all)) => all.iter_mut().for_each(by_length),
+            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter_mut().flatten().for_each(by_length),
+            by => by_length(by),
         }
     }
     let grouped = Aggregate::try_new(input, group_expr, aggr_expr)?;
     let columns = grouped.schema.columns();
-    let shown = places.iter().zip(schema.iter()).map(|(place, (qualifier, field))| {
+    let shown = places.iter().enumerate().zip(schema.iter()).map(|((at, place), (qualifier, field))| {
         let column = columns[*place].clone();
+        if sets.is_some() && *place != at {
+            // A set without it has NULL in the place of its length, as a value that is NULL has.
+            let length = Expr::Column(columns[at].clone());
+            let first = when(length.is_not_null(), Expr::Column(column)).end()?;
+            return Ok(first.alias_qualified(qualifier.cloned(), field.name()));
+        }
         let same = column.relation.as_ref() == qualifier && column.name == *field.name();
         let column = Expr::Column(Column::new(column.relation, column.name));
-        if same { column } else { column.alias_qualified(qualifier.cloned(), field.name()) }
+        Ok(if same { column } else { column.alias_qualified(qualifier.cloned(), field.name()) })
     });
-    let shown: Vec<Expr> = shown.collect();
+    let shown = shown.collect::<Result<Vec<Expr>>>()?;
     LogicalPlanBuilder::from(LogicalPlan::Aggregate(grouped)).project(shown)?.build()
 }

@@ -312,7 +312,11 @@ fn explains_and_copies() {
             explain analyze=false query (SELECT 1)
             explain analyze=false delete DELETE FROM t"#]],
     );
-    check("EXPLAIN (FORMAT json) SELECT 1", expect!["0A000 EXPLAIN option FORMAT is not supported"]);
+    check("EXPLAIN (FORMAT json) SELECT 1", expect!["explain analyze=false query SELECT 1"]);
+    check(
+        "EXPLAIN (FORMAT toml) SELECT 1",
+        expect![[r#"22023 unrecognized value for EXPLAIN option "format": "toml""#]],
+    );
     check(
         "EXPLAIN ANALYZE DELETE FROM t",
         expect!["0A000 EXPLAIN ANALYZE of a statement that writes is not supported"],

@@ -8,7 +8,7 @@ use crate::{
 use datafusion::logical_expr::Volatility;
 
 /// Little enough that partitions of a GROUP BY go by way of files.
-const MEMORY_BYTES: usize = 4 << 20;
+const MEMORY_BYTES: usize = 5 << 20;
 /// Small, so that many go that way.
 const BATCH_ROWS: usize = 64;
 /// What a sort keeps aside.

@@ -107,8 +107,9 @@ async fn semantics_9_times() -> Result<()> {
         2026-07-01 00:00:00+00 | 2026
         a> INSERT INTO t (a, at) VALUES (4, '2026-13-01')
         22008: date/time field value out of range: "2026-13-01"
+        HINT: Perhaps you need a different "datestyle" setting.
         a> INSERT INTO t (a, at) VALUES (4, '999999-01-01')
-        22008: value "999999-01-01" is out of range for type timestamp with time zone
+        22008: timestamp out of range: "999999-01-01"
         a> SELECT at + interval '1 day' FROM t WHERE a = 2
         22008: timestamp out of range
     "#]])
