@@ -97,6 +97,13 @@ impl Fault {
     }
 }
 
+/// Whether a text may name a time by the moment at which it is read: `now`, `today`.
+pub fn depends_on_now(text: &str) -> bool {
+    const WORDS: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
+    let is_one = |word: &str| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known));
+    text.split(|c: char| !c.is_ascii_alphabetic()).any(is_one)
+}
+
 /// A date: days since 1970, the infinities at the ends.
 ///
 /// # Errors
