@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A plan is kept if nothing but the statement, the catalog and the session's settings made it what it is
-//! ([`may_be_kept`]): no function such as `now()` and no text such as `'today'`, which become values, no relation of the
-//! system, no moment of the past, no subquery that runs for each row. It serves as long as catalog and settings are
+//! ([`may_be_kept`]): no function such as `now()` and no text such as `'today'`, which become values, no relation of
+//! the system, no moment of the past, no subquery that runs for each row. It serves as long as catalog and settings are
 //! what they were ([`CacheKey`]). The optimizer has to know the numbers of LIMIT and OFFSET: a plan serves those that
 //! it was made with.
 //!

@@ -1,5 +1,5 @@
-//! Random dates, times and intervals in all forms of input and styles of output, beside PostgreSQL. `KEYSPAN_DATES` says
-//! how many, by `KEYSPAN_DATES_SEED`.
+//! Random dates, times and intervals in all forms of input and styles of output, beside PostgreSQL. `KEYSPAN_DATES`
+//! says how many, by `KEYSPAN_DATES_SEED`.
 
 use super::beside_postgres::{Words, compare};
 use anyhow::Result;

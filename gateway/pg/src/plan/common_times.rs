@@ -1,8 +1,8 @@
 //! Dates, timestamps and `timestamptz` beside each other, before DataFusion settles types: an analyzer rule.
 //!
-//! PostgreSQL casts local time to `timestamptz`, and a date to either. DataFusion would take nanoseconds without a zone,
-//! which end in 2262, and from which no range of keys follows. [`zoned`](super::zoned) then makes these casts go by the
-//! session's zone.
+//! PostgreSQL casts local time to `timestamptz`, and a date to either. DataFusion would take nanoseconds without a
+//! zone, which end in 2262, and from which no range of keys follows. [`zoned`](super::zoned) then makes these casts go
+//! by the session's zone.
 
 use super::each_expr::{EachExpr, Order};
 use crate::{
