@@ -17,6 +17,7 @@ pub mod functions;
 pub mod ident;
 pub mod names;
 pub mod numeric;
+pub mod regexp;
 pub mod statement_time;
 pub mod types;
 pub mod version;

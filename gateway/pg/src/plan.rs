@@ -16,6 +16,7 @@ pub mod numbers;
 pub mod operators;
 pub mod parameters;
 pub mod placeholders;
+pub mod regexps;
 pub mod type_planner;
 pub mod unions;
 pub mod whole_rows;

@@ -246,6 +246,7 @@ files! { "tests/slt/postgres":
     private_tables
     qualifiers
     questions
+    regexps
     relational
     sessions_in_zones
     statistics

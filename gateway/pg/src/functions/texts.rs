@@ -8,12 +8,12 @@ use super::scalar_function::{
 use crate::{
     error::{SqlError, SqlState},
     ident::quote_ident,
+    regexp::{Match, Pattern},
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
 use base64::Engine as _;
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
-use regex::{Regex, RegexBuilder};
-use std::{cell::RefCell, collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 fn text(value: impl Into<String>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8View(Some(value.into())))
@@ -105,45 +105,9 @@ fn format(call: &Call) -> Result<ScalarValue> {
     text(out)
 }
 
-/// A pattern of PostgreSQL's as a [`Regex`], with its flags. Those that a thread has compiled last are kept: a column
-/// of texts has most often one pattern, and compiling it takes up to tens of milliseconds.
-///
-/// # Errors
-/// 2201B for an invalid pattern, 22023 for an unknown flag.
-pub fn pattern(pattern: &str, flags: &str) -> Result<Regex> {
-    /// Patterns that a thread keeps.
-    const KEPT: usize = 8;
-    thread_local! {
-        static NEWEST: RefCell<VecDeque<((String, String), Regex)>> = const { RefCell::new(VecDeque::new()) };
-    }
-    NEWEST.with_borrow_mut(|newest| {
-        if let Some((_, regex)) = newest.iter().find(|((of, with), _)| of == pattern && with == flags) {
-            return Ok(regex.clone());
-        }
-        let regex = compile(pattern, flags)?;
-        newest.truncate(KEPT - 1);
-        newest.push_front(((pattern.to_owned(), flags.to_owned()), regex.clone()));
-        Ok(regex)
-    })
-}
-
-fn compile(pattern: &str, flags: &str) -> Result<Regex> {
-    let pattern = pattern.replace("\\y", "\\b").replace("\\m", "\\b").replace("\\M", "\\b");
-    let mut builder = RegexBuilder::new(&pattern);
-    builder.dot_matches_new_line(true);
-    for flag in flags.chars() {
-        match flag {
-            'i' => builder.case_insensitive(true),
-            'n' | 'm' => builder.multi_line(true).dot_matches_new_line(false),
-            'x' => builder.ignore_whitespace(true),
-            's' | 'c' | 'g' | 't' => &mut builder,
-            other => return Err(invalid(format!("invalid regular expression option: \"{other}\""))),
-        };
-    }
-    builder.build().map_err(|error| {
-        let message = format!("invalid regular expression: {}", error.to_string().lines().last().unwrap_or_default());
-        external(SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, message))
-    })
+/// A compiled pattern.
+fn pattern(pattern: &str, flags: &str) -> Result<Pattern> {
+    Pattern::new(pattern, flags).map_err(external)
 }
 
 fn flags(call: &Call, at: usize) -> Result<String> {
@@ -151,9 +115,9 @@ fn flags(call: &Call, at: usize) -> Result<String> {
 }
 
 /// What a match captured: its groups, or all of it.
-fn captured(captures: &regex::Captures) -> Vec<Option<String>> {
-    let groups = captures.iter().skip(usize::from(captures.len() > 1));
-    groups.map(|group| group.map(|group| group.as_str().to_owned())).collect()
+fn captured(text: &str, found: &Match) -> Vec<Option<String>> {
+    let groups = found.iter().skip(usize::from(found.len() > 1));
+    groups.map(|group| group.clone().map(|group| text[group].to_owned())).collect()
 }
 
 fn list_of_lists(_: &[FieldRef]) -> Result<FieldRef> {
@@ -189,8 +153,8 @@ fn regexes() -> [RowFunction; 5] {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
             let regex = pattern(&argument(call, 1)?, &flags)?;
             let most = if flags.contains('g') { usize::MAX } else { 1 };
-            let found: Vec<_> =
-                regex.captures_iter(&subject).take(most).map(|captures| text_list(captured(&captures))).collect();
+            let found = regex.matches(&subject, most).map_err(external)?;
+            let found: Vec<_> = found.iter().map(|found| text_list(captured(&subject, found))).collect();
             let DataType::List(item) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&found, item.data_type())))
         }),
@@ -199,12 +163,13 @@ fn regexes() -> [RowFunction; 5] {
             let regex = pattern(&argument(call, 1)?, &flags)?;
             // A match of nothing splits between characters, not before the first or after the last.
             let (mut parts, mut from) = (Vec::new(), 0);
-            for found in regex.find_iter(&subject) {
-                if found.is_empty() && (found.start() == 0 || found.start() == subject.len() || found.start() == from) {
+            for found in regex.matches(&subject, usize::MAX).map_err(external)? {
+                let Some(found) = found.into_iter().next().flatten() else { continue };
+                if found.is_empty() && (found.start == 0 || found.start == subject.len() || found.start == from) {
                     continue;
                 }
-                parts.push(Some(subject[from..found.start()].to_owned()));
-                from = found.end();
+                parts.push(Some(subject[from..found.start].to_owned()));
+                from = found.end;
             }
             parts.push(Some(subject[from..].to_owned()));
             Ok(text_list(parts))
@@ -217,24 +182,25 @@ fn regexes() -> [RowFunction; 5] {
             let regex = pattern(&argument(call, 1)?, &flags(call, 4)?)?;
             let positive = |value: i64| usize::try_from(value - 1).map_err(|_| invalid("invalid value for parameter"));
             let from = subject.char_indices().nth(positive(start)?).map_or(subject.len(), |(at, _)| at);
-            let found = regex.captures_iter(&subject[from..]).nth(positive(nth)?);
+            let nth = positive(nth)?;
+            let found = regex.matches(&subject[from..], nth.saturating_add(1)).map_err(external)?;
             let group = usize::try_from(group).unwrap_or(0);
-            Ok(ScalarValue::Utf8View(found.and_then(|found| found.get(group).map(|group| group.as_str().to_owned()))))
+            let range = found.get(nth).and_then(|found| found.get(group).cloned().flatten());
+            Ok(ScalarValue::Utf8View(range.map(|range| subject[from..][range].to_owned())))
         }),
         // What `text SIMILAR TO pattern` is.
         strict("similar_to", 2..=3, returns_boolean, |call| {
             let escape = if call.values.len() > 2 { argument(call, 2)?.chars().next() } else { Some('\\') };
             let regex = pattern(&similar(&argument(call, 1)?, escape), "")?;
-            Ok(ScalarValue::Boolean(Some(regex.is_match(&argument(call, 0)?))))
+            Ok(ScalarValue::Boolean(Some(regex.is_match(&argument(call, 0)?).map_err(external)?)))
         }),
         // What `substring(text FROM pattern)` is.
         strict("substring_of_pattern", 2..=2, returns_text, |call| {
             let subject = argument(call, 0)?;
             let regex = pattern(&argument(call, 1)?, "")?;
-            let found = regex.captures(&subject);
-            Ok(ScalarValue::Utf8View(
-                found.and_then(|found| found.get(usize::from(found.len() > 1)).map(|group| group.as_str().to_owned())),
-            ))
+            let found = regex.matches(&subject, 1).map_err(external)?;
+            let part = found.first().and_then(|found| captured(&subject, found).into_iter().next().flatten());
+            Ok(ScalarValue::Utf8View(part))
         }),
     ]
 }

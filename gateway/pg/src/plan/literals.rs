@@ -6,6 +6,7 @@
 use super::{
     char_blanks::{self, trim_beside_char},
     each_expr::{EachExpr, Order},
+    regexps,
 };
 use crate::{
     common_type::{self, SAME_TYPE, cast_unknown, is_unknown, needs_cast},
@@ -40,6 +41,10 @@ pub fn untyped() -> Arc<dyn AnalyzerRule + Send + Sync> {
 fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let typed = match expr {
         Expr::BinaryExpr(binary) if compares(binary.op) => comparison(binary, schema),
+        Expr::BinaryExpr(binary) if regexps::operator(binary.op).is_some() => return Ok(regexps::of_operator(binary)),
+        Expr::ScalarFunction(call) if regexps::FUNCTIONS.contains(&call.func.name()) => {
+            return Ok(regexps::of_call(call));
+        }
         Expr::ScalarFunction(call) if call.func.name() == TEXT_BESIDE => cell_of_values(call, schema)?,
         Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => same_type(call, schema),
         Expr::ScalarFunction(call) if is_length_of_bytes(&call, schema) => {

@@ -413,7 +413,7 @@ fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
 type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
 
 /// Functions that are called in another form.
-const FUNCTIONS: [(&str, FunctionRule); 15] = [
+const FUNCTIONS: [(&str, FunctionRule); 16] = [
     ("array", of_array_query),
     ("cume_dist", hypothetical::rewritten),
     ("date_trunc", of_date_trunc),
@@ -429,6 +429,7 @@ const FUNCTIONS: [(&str, FunctionRule); 15] = [
     ("percentile_cont", of_ordered_set),
     ("percentile_disc", of_ordered_set),
     ("rank", hypothetical::rewritten),
+    ("regexp_replace", of_regexp_replace),
 ];
 
 fn of_function(function: &Function) -> Result<Option<Expr>> {
@@ -440,6 +441,17 @@ fn of_function(function: &Function) -> Result<Option<Expr>> {
         Some((_, rule)) => rule(function),
         None => Ok(None),
     }
+}
+
+/// `regexp_replace(text, pattern, replacement, start [, n [, flags]])`, which DataFusion's function does not know.
+fn of_regexp_replace(function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let is_number = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => matches!(value.value, Value::Number(..)),
+        _ => false,
+    };
+    let by_place = list.args.len() > 4 || list.args.get(3).is_some_and(is_number);
+    Ok(by_place.then(|| call_with("keyspan_regexp_replace", function)))
 }
 
 /// `mod(a, b)`
