@@ -16,7 +16,7 @@ use crate::{
 };
 use arrow::{
     array::ArrayRef,
-    datatypes::{DataType, Field, FieldRef, TimeUnit},
+    datatypes::{DataType, Field, FieldRef},
 };
 use datafusion::{
     common::{DFSchema, tree_node::Transformed},
@@ -28,7 +28,6 @@ use datafusion::{
         expr::{ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
-    prelude::lit,
     scalar::ScalarValue,
 };
 use std::sync::Arc;
@@ -39,14 +38,6 @@ pub fn zoned() -> Arc<dyn AnalyzerRule + Send + Sync> {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema, options: &ConfigOptions) -> Result<Transformed<Expr>> {
-    if let Expr::Cast(cast) = &expr
-        && let Expr::Literal(ScalarValue::Date32(Some(days @ (i32::MIN | i32::MAX))), _) = cast.expr.as_ref()
-        && let DataType::Timestamp(TimeUnit::Microsecond, zone) = cast.field.data_type()
-    {
-        // An infinite date, which Arrow takes for one of many years.
-        let end = if *days == i32::MAX { i64::MAX } else { i64::MIN };
-        return Ok(Transformed::yes(lit(ScalarValue::TimestampMicrosecond(Some(end), zone.clone()))));
-    }
     if Style::within(options).zone.is_utc() {
         return Ok(Transformed::no(expr));
     }
