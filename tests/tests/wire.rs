@@ -17,6 +17,7 @@ mod wire {
     pub mod command;
     pub mod copy;
     pub mod damage;
+    pub mod date_forms;
     pub mod definitions;
     pub mod described;
     pub mod dump;
@@ -55,4 +56,5 @@ mod wire {
     pub mod time_zones;
     pub mod tls;
     pub mod wide;
+    pub mod zones_of_sessions;
 }

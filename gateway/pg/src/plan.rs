@@ -5,6 +5,7 @@ pub mod casts;
 pub(crate) mod char_blanks;
 pub mod checked;
 pub mod checked_arithmetic;
+pub mod common_times;
 pub mod comparable;
 pub(crate) mod each_expr;
 pub mod interval_order;

@@ -71,8 +71,13 @@ fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     }
     let name = if tokens.words("time zone") {
         if tokens.words("interval") {
-            let value = Some(format!("INTERVAL '{}'", tokens.string()?));
-            tokens.words("hour to minute");
+            // Without its key word, an offset in quotes is a POSIX form, which is west of Greenwich.
+            let value = Some(format!("INTERVAL '{}'", tokens.string()?.replace('\'', "''")));
+            let value = if tokens.words("hour to minute") {
+                value.map(|value| format!("{value} HOUR TO MINUTE"))
+            } else {
+                value
+            };
             return Ok(Setting::Set { name: "timezone".to_owned(), value, local });
         }
         "timezone".to_owned()

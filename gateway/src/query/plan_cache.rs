@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A plan is kept if nothing but the statement, the catalog and the session's settings made it what it is
-//! ([`may_be_kept`]): no function such as `now()`, which the optimizer replaces by its value, no relation of the
-//! system, no moment of the past, no subquery that runs for each row. It serves as long as catalog and settings are
+//! ([`may_be_kept`]): no function such as `now()` and no text such as `'today'`, which become values, no relation of
+//! the system, no moment of the past, no subquery that runs for each row. It serves as long as catalog and settings are
 //! what they were ([`CacheKey`]). The optimizer has to know the numbers of LIMIT and OFFSET: a plan serves those that
 //! it was made with.
 //!
@@ -19,7 +19,11 @@ use super::{Query, with_parameters};
 use crate::lock::Mutex;
 use crate::pg::plan::placeholders::has_placeholder;
 use crate::{
-    pg::{error::Result, plan::apply::outer_columns},
+    pg::{
+        datetime::moments::depends_on_now,
+        error::Result,
+        plan::{apply::outer_columns, casts::reads_time},
+    },
     provider::KeyspanTable,
     rights::Needs,
     view::View,
@@ -338,7 +342,11 @@ fn may_be_kept(plan: &LogicalPlan) -> PlanResult<bool> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 may &= match expr {
-                    Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Stable,
+                    Expr::ScalarFunction(call) => {
+                        call.func.signature().volatility != Volatility::Stable && !reads_time(call)
+                    }
+                    // It may become a time: that of another moment.
+                    Expr::Literal(value, _) => !value.try_as_str().flatten().is_some_and(depends_on_now),
                     _ => true,
                 };
                 Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })

@@ -81,6 +81,7 @@ fn make() -> SessionState {
         Arc::new(with_ties::WithTies),
         Arc::new(whole_rows::WholeRows),
         comparable::comparable(),
+        crate::pg::plan::common_times::common_times(),
         literals::untyped(),
         numbers::numbers(),
     ];

@@ -187,6 +187,11 @@ pub async fn connect(config: &Config) -> Result<Client> {
     Ok(client)
 }
 
+/// A ParameterStatus message as `name=value`.
+pub fn setting(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).trim_end_matches('\0').replace('\0', "=")
+}
+
 /// The rows of a query by the simple protocol: a line for each, values apart by `|`, NULL as nothing.
 pub async fn rows(client: &Client, sql: &str) -> Result<Vec<String>> {
     let messages = client.simple_query(sql).await?;
@@ -305,9 +310,16 @@ impl Raw {
 
     /// Logs in; the secret of the connection is given.
     pub async fn log_in(address: SocketAddr, role: &str, password: &str, database: &str) -> Result<(Self, BytesMut)> {
+        let parameters = format!("user\0{role}\0database\0{database}\0\0");
+        let (raw, key, _) = Self::begin(address, &parameters, password).await?;
+        Ok((raw, key))
+    }
+
+    /// Logs in with startup parameters; gives the secret of the connection, and what the server reports of settings.
+    pub async fn begin(address: SocketAddr, parameters: &str, password: &str) -> Result<(Self, BytesMut, Vec<String>)> {
         use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
         let mut raw = Self::connect(address).await?;
-        raw.startup(196_608, format!("user\0{role}\0database\0{database}\0\0").as_bytes()).await?;
+        raw.startup(196_608, parameters.as_bytes()).await?;
         let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
         raw.next().await?.context("authentication")?;
         let first = scram.message().to_vec();
@@ -319,11 +331,12 @@ impl Raw {
         server_first.advance(4);
         scram.update(&server_first)?;
         raw.message(b'p', scram.message()).await?;
-        let mut key = BytesMut::new();
+        let (mut key, mut settings) = (BytesMut::new(), Vec::new());
         while let Some((kind, body)) = raw.next().await? {
             match kind {
                 b'K' => key = body,
-                b'Z' => return Ok((raw, key)),
+                b'S' => settings.push(setting(&body)),
+                b'Z' => return Ok((raw, key, settings)),
                 b'E' => anyhow::bail!("{}", String::from_utf8_lossy(&body)),
                 _ => {}
             }

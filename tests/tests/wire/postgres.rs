@@ -224,6 +224,7 @@ files! { "tests/slt/postgres":
     char
     comments
     composites
+    date_forms
     defaults
     definitions_in_transactions
     extremes
@@ -248,6 +249,7 @@ files! { "tests/slt/postgres":
     questions
     regexps
     relational
+    sessions_in_zones
     statistics
     strings
     subscripts

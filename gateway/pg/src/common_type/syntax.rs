@@ -1,7 +1,7 @@
 //! Types of cells of `VALUES`, as far as the text tells them: a cast says a type, a literal says none.
 
 use crate::syntax::build::is_quoted;
-use datafusion::sql::sqlparser::ast::{DataType, Expr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, TimezoneInfo, UnaryOperator, Value};
 
 /// What a cell says of its type.
 #[derive(PartialEq)]
@@ -58,9 +58,38 @@ fn named(data_type: &DataType) -> Option<DataType> {
     }
 }
 
+/// How much the type of a cell holds of a time: 0 of a date, 2 of a `timestamptz`.
+fn time_rank(cell: &Expr) -> Option<u8> {
+    let data_type = match cell {
+        Expr::Nested(inner) => return time_rank(inner),
+        Expr::Cast { data_type, array: false, .. } => data_type,
+        Expr::TypedString(typed) => &typed.data_type,
+        _ => return None,
+    };
+    match data_type {
+        DataType::Date => Some(0),
+        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Some(1),
+        DataType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => Some(2),
+        _ => None,
+    }
+}
+
+/// The type of cells that are dates and timestamps: that which holds most.
+fn of_times(cells: &[&Expr]) -> Option<DataType> {
+    let typed = || cells.iter().filter(|cell| said(cell) != Said::Nothing);
+    let ranks: Vec<u8> = typed().map(|cell| time_rank(cell)).collect::<Option<_>>()?;
+    let (least, most) = (ranks.iter().min()?, ranks.iter().max()?);
+    let zone = if *most == 2 { TimezoneInfo::WithTimeZone } else { TimezoneInfo::None };
+    (least < most).then_some(DataType::Timestamp(None, zone))
+}
+
 /// The type to which the cells of a column are to be cast; `None` where they say the same, or do not tell.
 pub(crate) fn of_cells<'a>(cells: impl Iterator<Item = &'a Expr>) -> Option<DataType> {
-    let said: Vec<Said> = cells.map(said).collect();
+    let cells: Vec<&Expr> = cells.collect();
+    if let Some(kind) = of_times(&cells) {
+        return Some(kind);
+    }
+    let said: Vec<Said> = cells.into_iter().map(said).collect();
     let casts = || said.iter().filter_map(|said| if let Said::Cast(to) = said { Some(to) } else { None });
     if !casts().any(|to| named(to).is_some()) || said.iter().all(|other| *other == said[0]) {
         return None;

@@ -23,7 +23,11 @@ pub fn time_zone(value: &str) -> Result<Zone, SqlError> {
     let beyond = || wrong().with_detail("UTC timezone offset is out of range.");
     let start = value.get(..8).filter(|word| word.eq_ignore_ascii_case("interval"));
     if start.is_some() {
-        let text = value[8..].trim().strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).ok_or_else(wrong)?;
+        let (text, whole_minutes) = match value.strip_suffix(" HOUR TO MINUTE") {
+            Some(interval) => (&interval[8..], true),
+            None => (&value[8..], false),
+        };
+        let text = text.trim().strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).ok_or_else(wrong)?;
         let span = spans::parse(text, Style::initial())?;
         if span.months != 0 {
             return Err(wrong().with_detail("Cannot specify months in time zone interval."));
@@ -31,7 +35,8 @@ pub fn time_zone(value: &str) -> Result<Zone, SqlError> {
         if span.days != 0 {
             return Err(wrong().with_detail("Cannot specify days in time zone interval."));
         }
-        return Zone::fixed(span.micros / 1_000_000).ok_or_else(beyond);
+        let seconds = span.micros / 1_000_000;
+        return Zone::fixed(if whole_minutes { seconds / 60 * 60 } else { seconds }).ok_or_else(beyond);
     }
     let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     let trimmed = value.trim_start();
@@ -169,6 +174,7 @@ mod tests {
             ("0", "<+00>-00"),
             ("+02:00", "+02:00"),
             ("INTERVAL '-02:30:10'", "<-02:30:10>+02:30:10"),
+            ("INTERVAL '-02:30:10' HOUR TO MINUTE", "<-02:30>+02:30"),
             (
                 "interval '1 day'",
                 "22023 invalid value for parameter \"TimeZone\": \"interval '1 day'\" Cannot specify days in time zone interval.",

@@ -36,6 +36,21 @@ pub enum Field {
     Second,
 }
 
+impl Field {
+    /// A field by its key word, whatever its case.
+    pub fn named(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "year" | "years" => Self::Year,
+            "month" | "months" => Self::Month,
+            "day" | "days" => Self::Day,
+            "hour" | "hours" => Self::Hour,
+            "minute" | "minutes" => Self::Minute,
+            "second" | "seconds" => Self::Second,
+            _ => return None,
+        })
+    }
+}
+
 /// The first and the last field of an interval's type.
 pub type Fields = (Field, Field);
 

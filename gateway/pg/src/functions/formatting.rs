@@ -87,8 +87,11 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 let micros = if let Some(template) = call.values.get(1) {
                     let template = text_output(template, &call.fields[1], call.options)?.unwrap_or_default();
                     let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
-                    let local = read::micros(&text, &template).map_err(external)?;
-                    Style::within(call.options).zone.to_utc(local).unwrap_or(local)
+                    let (local, offset) = read::moment(&text, &template).map_err(external)?;
+                    match offset {
+                        Some(offset) => local.saturating_sub(offset * 1_000_000),
+                        None => Style::within(call.options).zone.to_utc(local).unwrap_or(local),
+                    }
                 } else {
                     let Some(seconds) = crate::numeric::cast::float(&call.values[0])? else {
                         return ScalarValue::try_from(call.returns.data_type());

@@ -3,7 +3,7 @@
 use super::scalar_function::{self, Call, RowFunction, external, nullable, returns_float, returns_text, strict};
 use crate::{
     codec::parse,
-    datetime::{Input, Style, Zone, arithmetic, moments},
+    datetime::{Input, Style, Zone, arithmetic, moments, spans},
     error::{SqlError, SqlState},
     numeric,
     statement_time::StatementTime,
@@ -474,6 +474,15 @@ fn moved(call: &Call, by: fn(Interval) -> Option<Interval>) -> Result<ScalarValu
     Ok(ScalarValue::TimestampMicrosecond(Some(end.ok_or_else(out_of_range)?), zone.clone()))
 }
 
+/// An interval with so many digits of its seconds, rounded away from zero.
+fn rounded_span(span: Interval, digits: &ScalarValue) -> Result<ScalarValue> {
+    let digits = super::int_of(digits).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
+    let unit = 10_i64.pow(6_u32.saturating_sub(digits));
+    let half = if span.micros < 0 { -unit / 2 } else { unit / 2 };
+    let micros = span.micros.saturating_add(half) / unit * unit;
+    Span(span.months.into(), span.days.into(), micros).value()
+}
+
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let others = [
@@ -505,6 +514,27 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 })
             },
         ),
+        // What an interval in quotes with fields is: `INTERVAL '1 2:03' DAY TO MINUTE`.
+        strict("interval_of_fields", 4..=4, an_interval, |call| {
+            let word = |at: usize| super::text_of(&call.values[at]).unwrap_or_default();
+            let unknown = || external(SqlError::unsupported("an interval of these fields"));
+            let field = |at: usize| spans::Field::named(&word(at)).ok_or_else(unknown);
+            let fields = (field(1)?, field(2)?);
+            let style = Style::within(call.options);
+            let span = spans::parse_fields(&word(0), style, Some(fields)).map_err(external)?;
+            rounded_span(span, &call.values[3])
+        }),
+        // What a cast of an interval to one with fields is.
+        strict("interval_limited", 4..=4, an_interval, |call| {
+            let ScalarValue::IntervalMonthDayNano(Some(span)) = call.values[0].cast_to(&INTERVAL)? else {
+                return ScalarValue::try_from(&INTERVAL);
+            };
+            let word = |at: usize| super::text_of(&call.values[at]).unwrap_or_default();
+            let unknown = || external(SqlError::unsupported("an interval of these fields"));
+            let field = |at: usize| spans::Field::named(&word(at)).ok_or_else(unknown);
+            let span = Interval { months: span.months, days: span.days, micros: span.nanoseconds / 1_000 };
+            rounded_span(spans::limited(span, (field(1)?, field(2)?)), &call.values[3])
+        }),
         strict("isfinite", 1..=1, scalar_function::returns_boolean, |call| {
             let infinite = match &call.values[0] {
                 ScalarValue::Date32(days) => matches!(days, Some(i32::MAX | i32::MIN)),

@@ -25,8 +25,8 @@ use datafusion::{
     common::cast::as_string_view_array,
     error::{DataFusionError, Result},
     logical_expr::{
-        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-        Volatility,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+        Volatility, expr::ScalarFunction,
     },
     scalar::ScalarValue,
 };
@@ -86,6 +86,14 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
         let signature = Signature::new(TypeSignature::Any(1), Volatility::Immutable);
         Arc::new(ScalarUDF::from(CastTo { target: target.clone(), signature }))
     })
+}
+
+/// Whether a call may read a time from a text, which may say `today`: not one from a literal, whose text is known.
+pub fn reads_time(call: &ScalarFunction) -> bool {
+    let inner = call.func.inner() as &dyn std::any::Any;
+    let target = inner.downcast_ref::<CastTo>().map(|cast| cast.target.data_type());
+    matches!(target, Some(DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..)))
+        && !matches!(call.args.as_slice(), [Expr::Literal(..)])
 }
 
 /// Whether a type of texts has a length, to which a cast cuts.

@@ -2,7 +2,7 @@
 //!
 //! DataFusion settles the types of a union when all is planned, and takes text for whatever can become text. So
 //! literals are cast right after planning, and the schemas above follow. So are numbers of several types, of which
-//! DataFusion would make decimals with the digits of all.
+//! DataFusion would make decimals with the digits of all, and dates beside timestamps, which would lose their zone.
 
 use crate::{
     common_type,
@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{Column, tree_node::Transformed},
     error::{DataFusionError, Result},
-    logical_expr::{Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union},
+    logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union},
 };
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
 
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let wanted: Vec<Option<Arc<Field>>> = (0..union.schema.fields().len()).map(|at| literal_type(&union, at)).collect();
-    let numbers: Vec<Option<DataType>> = (0..wanted.len()).map(|at| number_type(&union, at)).collect();
+    let numbers: Vec<Option<DataType>> = (0..wanted.len()).map(|at| mixed_type(&union, at)).collect();
     if wanted.iter().all(Option::is_none) && numbers.iter().all(Option::is_none) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
@@ -82,15 +82,18 @@ fn literal_type(union: &Union, at: usize) -> Option<Arc<Field>> {
     common_type::of_columns(others.filter_map(|input| input.schema().fields().get(at))).map(Arc::clone)
 }
 
-/// The type of a column with numbers of several types, a numeric among them.
-fn number_type(union: &Union, at: usize) -> Option<DataType> {
+/// The type of a column with numbers of several types, a numeric among them, or with dates and timestamps.
+fn mixed_type(union: &Union, at: usize) -> Option<DataType> {
     let types: Vec<&DataType> =
         union.inputs.iter().filter_map(|input| Some(input.schema().fields().get(at)?.data_type())).collect();
+    if let Some(time) = super::common_times::of_types(types.iter().copied()) {
+        return Some(time);
+    }
     let common = common_type::of_numbers(types.iter().copied())?;
     types.iter().any(|data| numeric::is_numeric(data)).then_some(common)
 }
 
-/// The query with columns of numbers cast to these types.
+/// The query with columns of numbers and times cast to these types.
 fn numbered(input: Arc<LogicalPlan>, numbers: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
     let schema = Arc::clone(input.schema());
     let differs = |(field, to): (&Arc<Field>, &Option<DataType>)| to.as_ref().is_some_and(|to| field.data_type() != to);
@@ -100,6 +103,9 @@ fn numbered(input: Arc<LogicalPlan>, numbers: &[Option<DataType>]) -> Result<Arc
     let items = schema.iter().zip(numbers).map(|((qualifier, field), to)| {
         let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
         match to {
+            Some(to) if to.is_temporal() && to != field.data_type() => {
+                Expr::Cast(Cast::new(Box::new(column), to.clone())).alias_qualified(qualifier.cloned(), field.name())
+            }
             Some(to) if to != field.data_type() => {
                 common_type::as_number(column, field.data_type(), to).alias_qualified(qualifier.cloned(), field.name())
             }

@@ -11,7 +11,8 @@ use crate::{
         Style,
         casts::{crosses, in_zone},
     },
-    functions::planned,
+    error::SqlError,
+    functions::{planned, scalar_function::external},
 };
 use arrow::{
     array::ArrayRef,
@@ -23,7 +24,8 @@ use datafusion::{
     error::Result,
     logical_expr::{
         BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-        ScalarUDFImpl, Signature, TypeSignature, Volatility, expr::ScalarFunction,
+        ScalarUDFImpl, Signature, SortExpr, TypeSignature, Volatility, WindowFrameBound, WindowFrameUnits,
+        expr::{ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
     scalar::ScalarValue,
@@ -60,8 +62,35 @@ fn rewrite(expr: Expr, schema: &DFSchema, options: &ConfigOptions) -> Result<Tra
             let function = ScalarUDF::from(InZone::new(cast.field.clone()));
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
         }
+        Expr::WindowFunction(call) => {
+            check_frame(&call, schema, options)?;
+            Ok(Transformed::no(Expr::WindowFunction(call)))
+        }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// 0A000 for a frame of days or months over a `timestamptz`, which DataFusion would count by UTC, in a zone that has
+/// days of other lengths.
+fn check_frame(call: &WindowFunction, schema: &DFSchema, options: &ConfigOptions) -> Result<()> {
+    let (frame, order) = (&call.params.window_frame, call.params.order_by.first());
+    let is_zoned = |order: &SortExpr| matches!(order.expr.get_type(schema), Ok(DataType::Timestamp(_, Some(_))));
+    let has_days = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => match value {
+            ScalarValue::IntervalMonthDayNano(Some(span)) => span.months != 0 || span.days != 0,
+            value => !value.is_null(),
+        },
+        WindowFrameBound::CurrentRow => false,
+    };
+    if frame.units == WindowFrameUnits::Range
+        && (has_days(&frame.start_bound) || has_days(&frame.end_bound))
+        && Style::within(options).zone.fixed_offset().is_none()
+        && order.is_some_and(is_zoned)
+    {
+        let what = "RANGE of days over timestamptz in a time zone with summer time";
+        return Err(external(SqlError::unsupported(what)));
+    }
+    Ok(())
 }
 
 /// A cast by the session's zone.

@@ -11,7 +11,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, TypedString, UnaryOperator, Value,
     ValueWithSpan,
 };
 
@@ -104,6 +104,12 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         }
         Expr::Like { .. } | Expr::ILike { .. } => Ok(like(expr)),
         Expr::Cast { data_type, .. } => Ok(rounded_cast(expr, data_type)),
+        Expr::TypedString(TypedString { data_type: DataType::Interval { fields, precision }, value, .. })
+            if fields.is_some() || precision.is_some() =>
+        {
+            let written = value.value.clone().into_string().unwrap_or_default();
+            Ok(Some(with_fields("interval_of_fields", text(&written), fields.as_ref(), *precision)))
+        }
         _ => Ok(None),
     }
 }
@@ -228,8 +234,32 @@ fn rounded_cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
     match data_type {
         DataType::Timestamp(Some(digits), zone) => Some(rounded(expr, DataType::Timestamp(None, *zone), *digits)),
         DataType::Time(Some(digits), zone) => Some(rounded(expr, DataType::Time(None, *zone), *digits)),
+        DataType::Interval { fields: None, precision: None } => None,
+        DataType::Interval { fields, precision } => {
+            let Expr::Cast { expr: of, .. } = expr else { return None };
+            if let Expr::Value(value) = of.as_ref()
+                && let Value::SingleQuotedString(written) = &value.value
+            {
+                return Some(with_fields("interval_of_fields", text(written), fields.as_ref(), *precision));
+            }
+            let mut bare = expr.clone();
+            if let Expr::Cast { data_type, .. } = &mut bare {
+                *data_type = DataType::Interval { fields: None, precision: None };
+            }
+            Some(with_fields("interval_limited", bare, fields.as_ref(), *precision))
+        }
         _ => None,
     }
+}
+
+/// An interval of a type with fields or digits: `INTERVAL DAY TO SECOND(2)`.
+fn with_fields(function: &str, of: Expr, fields: Option<&impl ToString>, precision: Option<u64>) -> Expr {
+    let words = fields.map_or_else(|| "SECOND".to_owned(), ToString::to_string);
+    let (first, last) = words.split_once(" TO ").unwrap_or((&words, &words));
+    // Without fields, all are there.
+    let first = if fields.is_none() { "YEAR" } else { first };
+    let digits = Expr::Value(Value::Number(precision.unwrap_or(6).to_string(), false).into());
+    call(function, [of, text(first), text(last), digits])
 }
 
 /// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
@@ -348,20 +378,22 @@ fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Expr {
 fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
     let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
     let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
-    let bare = !written.trim().is_empty()
-        && written.trim().bytes().all(|byte| byte.is_ascii_digit() || b".+-".contains(&byte));
-    let whole = match (&interval.leading_field, &interval.last_field) {
-        (None, _) => written.clone(),
-        (Some(field), None) if bare => format!("{written} {field}"),
-        (Some(_), _) => written.clone(),
-    };
-    let known = interval.leading_field.is_none()
-        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(&whole).is_ok()
-        && whole.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if let Some(first) = &interval.leading_field {
+        let last = interval.last_field.as_ref().unwrap_or(first);
+        let digits = interval.fractional_seconds_precision.or(interval.leading_precision).unwrap_or(6);
+        let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
+        let words = [first, last].map(|field| text(&field.to_string()));
+        let [first, last] = words;
+        return Ok(Some(call("interval_of_fields", [text(written), first, last, digits])));
+    }
+    // A sign or a fraction is not read alike in all styles and by both parsers.
+    let known = written.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
+        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(written).is_ok()
+        && written.bytes().any(|byte| byte.is_ascii_alphabetic());
     if known {
         return Ok(None);
     }
-    parsed_expr(&format!("CAST({} AS INTERVAL)", text(&whole))).map(Some)
+    parsed_expr(&format!("CAST({} AS INTERVAL)", text(written))).map(Some)
 }
 
 fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {

@@ -1,7 +1,10 @@
 //! Dates and times from texts by a template: `to_date('17 May 2013', 'DD Mon YYYY')`. Pure.
 
 use super::time::{DAYS, MONTHS, Token, tokens};
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    datetime::zone::OFFSET_SECONDS_MAX,
+    error::{Result, SqlError, SqlState},
+};
 use chrono::{Datelike, NaiveDate};
 use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 
@@ -19,6 +22,8 @@ struct Read {
     afternoon: Option<bool>,
     before: bool,
     epoch_day: Option<i64>,
+    /// The sign of an offset from UTC, and its hours and minutes.
+    offset: Option<(i64, i64, i64)>,
 }
 
 fn invalid(name: &str, text: &str) -> SqlError {
@@ -29,11 +34,20 @@ fn no_such(text: &str) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
 }
 
-/// The microseconds since 1970 that a text stands for, in UTC.
+/// The microseconds since 1970 that a text stands for, in local time; an offset is read and dropped.
+///
+/// # Errors
+/// As [`moment`].
+pub fn micros(text: &str, template: &str) -> Result<i64> {
+    moment(text, template).map(|(local, _)| local)
+}
+
+/// The microseconds since 1970 that a text stands for, in local time, and the seconds east of Greenwich, if it says
+/// them.
 ///
 /// # Errors
 /// 22007 for text that does not match, 22008 for a field out of range, 0A000 for a pattern that only formats.
-pub fn micros(text: &str, template: &str) -> Result<i64> {
+pub fn moment(text: &str, template: &str) -> Result<(i64, Option<i64>)> {
     let mut read = Read::default();
     let mut rest = text.trim_start();
     let tokens = tokens(template);
@@ -57,7 +71,11 @@ pub fn micros(text: &str, template: &str) -> Result<i64> {
             }
         }
     }
-    read.micros(text)
+    let offset = read.offset.map(|(sign, hours, minutes)| sign * (hours * 3_600 + minutes * 60));
+    if offset.is_some_and(|offset| offset.abs() > OFFSET_SECONDS_MAX) {
+        return Err(no_such(text));
+    }
+    Ok((read.micros(text)?, offset))
 }
 
 /// A number at the start of a text and what is after it.
@@ -170,6 +188,21 @@ impl Read {
                 self.before = known.starts_with('b');
                 &text[known.len()..]
             }
+            "TZH" => {
+                let (sign, digits) = match text.strip_prefix('-') {
+                    Some(digits) => (-1, digits),
+                    None => (1, text.strip_prefix('+').unwrap_or(text)),
+                };
+                let (hours, _, rest) = number(name, digits, 2, exact)?;
+                self.offset = Some((sign, hours, self.offset.map_or(0, |(_, _, minutes)| minutes)));
+                rest
+            }
+            "TZM" => {
+                let (minutes, _, rest) = number(name, text, 2, exact)?;
+                let (sign, hours, _) = self.offset.unwrap_or((1, 0, 0));
+                self.offset = Some((sign, hours, minutes));
+                rest
+            }
             _ => return Err(SqlError::unsupported(format!("reading by the pattern {name}"))),
         })
     }
@@ -219,6 +252,9 @@ mod tests {
             micros("2013-05-17 02:25:36.5 PM", "YYYY-MM-DD HH12:MI:SS.MS AM").map_err(|error| error.message),
             Ok(1_368_800_736_500_000)
         );
+        let zoned = |text, template| moment(text, template).map_err(|error| error.message);
+        assert_eq!(zoned("1970-01-01 02 -03:30", "YYYY-MM-DD HH24 TZH:TZM"), Ok((7_200_000_000, Some(-12_600))));
+        assert_eq!(zoned("1970-01-01 +05", "YYYY-MM-DD TZH"), Ok((0, Some(18_000))));
         assert!(day("2013-02-30", "YYYY-MM-DD").is_err());
         assert!(day("x", "YYYY").is_err());
     }

@@ -24,13 +24,14 @@ const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX
 
 /// All patterns; a longer one stands before those that are its beginning. Patterns of letters that come in two cases
 /// are listed in both.
-const PATTERNS: [&str; 97] = [
+const PATTERNS: [&str; 105] = [
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2", "FF3",
     "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM", "MONTH",
     "MON", "MS", "Month", "Mon", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW",
     "W", "Y,YYY", "YYYY", "YYY", "YY", "Y", "a.d.", "a.m.", "ad", "am", "b.c.", "bc", "cc", "day", "ddd", "dd", "dy",
-    "d", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy", "iyy", "iy", "i", "j", "mi", "mm", "month", "mon", "ms",
-    "of", "p.m.", "pm", "q", "rm", "sssss", "ssss", "ss", "tz", "us", "ww", "w",
+    "d", "ff1", "ff2", "ff3", "ff4", "ff5", "ff6", "hh24", "hh12", "hh", "iddd", "id", "iw", "iyyy", "iyy", "iy", "i",
+    "j", "mi", "mm", "month", "mon", "ms", "of", "p.m.", "pm", "q", "rm", "sssss", "ssss", "ss", "tzh", "tzm", "tz",
+    "us", "ww", "w",
 ];
 const YEARS: [&str; 5] = ["y,yyy", "yyyy", "yyy", "yy", "y"];
 
@@ -192,7 +193,14 @@ fn field(time: &NaiveDateTime, zone: Option<&Moment>, name: &str, bare: bool) ->
             let cased = if name == "RM" { roman.to_owned() } else { roman.to_lowercase() };
             if bare { cased } else { format!("{cased:<4}") }
         }
-        "TZ" | "tz" | "OF" | "of" | "TZH" | "TZM" => zone.map_or_else(String::new, |zone| of_zone(zone, name)),
+        "TZ" | "tz" | "OF" | "of" | "TZH" | "tzh" | "TZM" | "tzm" => match zone {
+            Some(zone) => of_zone(zone, name),
+            None => match name.to_ascii_uppercase().as_str() {
+                "TZ" => String::new(),
+                "TZM" => "00".to_owned(),
+                _ => "+00".to_owned(),
+            },
+        },
         _ => match name.to_ascii_uppercase().as_str() {
             "HH24" => number(time.hour(), 2),
             "HH12" | "HH" => number(hour12, 2),
@@ -243,11 +251,25 @@ fn of_zone(zone: &Moment, name: &str) -> String {
     match name {
         "TZ" => zone.abbreviation.clone(),
         "tz" => zone.abbreviation.to_lowercase(),
-        "TZH" => hours,
-        "TZM" => format!("{:02}", minutes % 60),
+        "TZH" | "tzh" => hours,
+        "TZM" | "tzm" => format!("{:02}", minutes % 60),
         _ if minutes % 60 != 0 => format!("{hours}:{:02}", minutes % 60),
         _ => hours,
     }
+}
+
+/// The month of an interval in Roman digits; a negative one counts from the year's end.
+fn roman_of_span(months: i32, upper: bool, bare: bool) -> String {
+    let at = match months % 12 {
+        0 if months == 0 => return String::new(),
+        0 if months > 0 => 11,
+        0 => 0,
+        month if month > 0 => month - 1,
+        month => 12 + month,
+    };
+    let roman = ROMAN[usize::try_from(at).unwrap_or(0)];
+    let cased = if upper { roman.to_owned() } else { roman.to_lowercase() };
+    if bare { cased } else { format!("{cased:<4}") }
 }
 
 /// An interval by a template: hours are not limited to a day's.
@@ -276,6 +298,7 @@ pub fn written_span(months: i32, days: i32, micros: i64, template: &str) -> Stri
             "MM" => padded(i64::from(months % 12), 2, bare),
             "YYYY" => padded(i64::from(months / 12), 4, bare),
             "YY" => padded(i64::from(months / 12 % 100), 2, bare),
+            "RM" => roman_of_span(months, name == "RM", bare),
             _ => String::new(),
         };
         out.push_str(&text);

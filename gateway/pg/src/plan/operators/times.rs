@@ -76,7 +76,7 @@ fn as_interval(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
 fn spanned(side: Expr, other: &Expr, op: &Sql, schema: &DFSchema) -> Expr {
     let beside = match other.get_type(schema) {
         Ok(DataType::Interval(_)) => true,
-        Ok(DataType::Time64(_)) => matches!(op, Sql::Plus),
+        Ok(DataType::Time64(_) | DataType::Timestamp(..)) => matches!(op, Sql::Plus),
         _ => false,
     };
     if beside && is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), types::INTERVAL)) } else { side }
@@ -123,13 +123,14 @@ pub(super) fn dates(op: &Sql, left: &Expr, a: &DataType, right: &Expr, b: &DataT
             Some(binary_expr(start, operator, right.clone()))
         }
         (Sql::Minus, DataType::Timestamp(..) | DataType::Date32, DataType::Timestamp(..) | DataType::Date32) => {
-            let micros = |expr: &Expr, data: &DataType| {
-                let zone = if let DataType::Timestamp(_, zone) = data { zone.clone() } else { None };
-                let target = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, zone);
-                let stamp = Expr::Cast(Cast::new(Box::new(expr.clone()), target));
+            // Local time beside a `timestamptz` is one, too.
+            let zoned = [a, b].iter().any(|data| matches!(data, DataType::Timestamp(_, Some(_))));
+            let target = if zoned { types::timestamptz() } else { types::TIMESTAMP };
+            let micros = |expr: &Expr| {
+                let stamp = Expr::Cast(Cast::new(Box::new(expr.clone()), target.clone()));
                 Expr::Cast(Cast::new(Box::new(stamp), DataType::Int64))
             };
-            Some(functions::span_between().call(vec![micros(left, a), micros(right, b)]))
+            Some(functions::span_between().call(vec![micros(left), micros(right)]))
         }
         _ => None,
     }
