@@ -211,7 +211,8 @@ impl Query {
             _ => false,
         };
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
-            if differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
+            let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw);
+            if named || differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
         });
         crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
     }

@@ -7,6 +7,7 @@ pub mod checked;
 pub mod checked_arithmetic;
 pub mod common_times;
 pub mod comparable;
+pub mod documents;
 pub(crate) mod each_expr;
 pub mod interval_order;
 pub mod json_paths;

@@ -12,6 +12,7 @@ pub mod column_names;
 mod counted_rows;
 mod counted_sets;
 pub mod dialect;
+mod documents;
 pub mod expansion;
 mod hypothetical;
 pub mod missing_from;

@@ -11,8 +11,8 @@ use crate::{
         exec::{cancellable_joins, run_aggregate},
         functions,
         plan::{
-            apply, checked, comparable, interval_order, json_paths, literals, numbers, operators::Operators, regexps,
-            type_planner::Types, whole_rows, with_ties,
+            apply, checked, comparable, documents, interval_order, json_paths, literals, numbers, operators::Operators,
+            regexps, type_planner::Types, whole_rows, with_ties,
         },
         types,
         workarounds::{
@@ -127,8 +127,11 @@ fn make() -> SessionState {
         state.deregister_udf(name).expect("the state's own functions can be taken away");
     }
     functions::register(&mut state);
-    let of_rules =
-        whole_rows::functions().chain(with_ties::function()).chain(regexps::functions()).chain(json_paths::functions());
+    let of_rules = whole_rows::functions()
+        .chain(with_ties::function())
+        .chain(regexps::functions())
+        .chain(json_paths::functions())
+        .chain(documents::functions());
     functions::replace(&mut state, of_rules);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);

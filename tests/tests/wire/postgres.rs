@@ -227,6 +227,7 @@ files! { "tests/slt/postgres":
     date_forms
     defaults
     definitions_in_transactions
+    documents
     extremes
     filled
     held

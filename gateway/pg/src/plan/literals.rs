@@ -5,6 +5,7 @@
 
 use super::{
     char_blanks::{self, trim_beside_char},
+    documents,
     each_expr::{EachExpr, Order},
     regexps,
 };
@@ -46,7 +47,11 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             return Ok(regexps::of_call(call));
         }
         Expr::ScalarFunction(call) if call.func.name() == TEXT_BESIDE => cell_of_values(call, schema)?,
-        Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => same_type(call, schema),
+        Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => {
+            documents::marked(same_type(call, schema), schema)
+        }
+        Expr::ScalarFunction(call) if documents::is_mark(&call) => documents::once(call),
+        Expr::ScalarSubquery(subquery) => documents::marked(Expr::ScalarSubquery(subquery), schema),
         Expr::ScalarFunction(call) if is_length_of_bytes(&call, schema) => {
             Expr::ScalarFunction(ScalarFunction::new_udf(functions::bytes_length(), call.args))
         }
@@ -58,7 +63,7 @@ fn type_literals(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Between(between) if is_unknown(&between.expr) => literal_between(between, schema),
         Expr::Between(between) => value_between(between, schema),
         Expr::WindowFunction(call) => window(call, schema)?,
-        Expr::Case(case) => of_case(case, schema),
+        Expr::Case(case) => documents::marked(of_case(case, schema), schema),
         other => return Ok(Transformed::no(other)),
     };
     Ok(Transformed::yes(typed))
@@ -73,6 +78,7 @@ fn comparison(mut binary: BinaryExpr, schema: &DFSchema) -> Expr {
             cast_unknown(&mut binary.left, &right);
         }
     }
+    documents::compared(&mut binary.left, binary.op, &mut binary.right, schema);
     trim_beside_char([binary.left.as_mut(), binary.right.as_mut()], schema);
     Expr::BinaryExpr(binary)
 }

@@ -8,8 +8,8 @@
 
 use super::{
     build::call,
-    calls, column_names, counted_rows, counted_sets, order_by, records, recursion, referenced_names, row_comparison,
-    samples, set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, documents, order_by, records, recursion, referenced_names,
+    row_comparison, samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
 };
 use crate::{
@@ -150,6 +150,7 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         Expr::Function(function) => {
             unqualify(&mut function.name);
             typed_arguments(function);
+            documents::typed(function);
             if let Some(values) = records::values_of_row(function) {
                 *expr = records::of(values);
             }

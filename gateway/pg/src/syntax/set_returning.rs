@@ -8,8 +8,9 @@
 //! own function, which holds no list.
 
 use super::{
-    build::{parsed_expr, parsed_query},
+    build::{is_quoted, parsed_expr, parsed_query},
     column_names::numbered,
+    documents::{self, OF_JSONB, as_jsonb},
     walk::finish,
 };
 use crate::error::{Result, SqlError};
@@ -143,6 +144,9 @@ impl VisitorMut for Items {
         if self.depth > 0 {
             return ControlFlow::Continue(());
         }
+        if let Expr::Function(function) = expr {
+            documents::typed(function);
+        }
         match item(expr) {
             Ok(None) => {}
             Ok(Some(new)) => *expr = new,
@@ -243,7 +247,13 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         }
         _ => return Ok(()),
     };
-    let Some(arguments) = arguments else { return Ok(()) };
+    let Some(mut arguments) = arguments else { return Ok(()) };
+    // A quoted text is a document of the function's type.
+    let document = arguments.first().filter(|first| OF_JSONB.contains(&name.as_str()) && is_quoted(first));
+    let document = document.map(|first| as_jsonb((*first).clone()));
+    if let Some(document) = &document {
+        arguments[0] = document;
+    }
     let lists: Vec<(String, String)> = match columns(&name) {
         Some(columns) => columns
             .iter()

@@ -1,0 +1,193 @@
+//! json and jsonb that come out of CASE, `coalesce` and its kin, and scalar subqueries: a part of the rule of
+//! [`literals`](super::literals).
+//!
+//! Both types are text to Arrow, under a name that a field bears; DataFusion drops the name there. So such an expression
+//! stands in a function that gives its value back under that name: the client is told the type, and what puts documents
+//! together takes it for one. Quoted texts beside a document are read as one.
+
+use crate::{
+    common_type::{SAME_TYPE, cast_to_field, is_unknown},
+    error::{SqlError, SqlState},
+    functions::{
+        json::{self, a_json, a_jsonb},
+        scalar_function::{self, RowFunction, external, returns_integer, strict, variadic},
+    },
+    types,
+};
+use arrow::datatypes::{DataType, Field};
+use datafusion::{
+    common::DFSchema,
+    logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, expr::ScalarFunction},
+    prelude::lit,
+    scalar::ScalarValue,
+};
+use keyspan_catalog::value::exact::Exact;
+use serde_json::Value;
+use std::{
+    cmp::Ordering,
+    sync::{Arc, LazyLock},
+};
+
+const MARKS: [(&str, &str); 2] = [("json", "keyspan_json"), ("jsonb", "keyspan_jsonb")];
+
+/// The functions.
+pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let mark = |(kind, name): (&str, &'static str)| -> RowFunction {
+        let returns = if kind == "json" { a_json } else { a_jsonb };
+        variadic(name, 1, returns, |call| Ok(call.values[0].clone())).with_columns(|values, _| match values {
+            [datafusion::logical_expr::ColumnarValue::Array(array)] if *array.data_type() == DataType::Utf8View => {
+                Ok(Some(Arc::clone(array)))
+            }
+            _ => Ok(None),
+        })
+    };
+    scalar_function::functions(MARKS.map(mark).into_iter().chain([order()]))
+}
+
+/// Whether a value is json or jsonb, and which.
+pub(super) fn kind(expr: &Expr, schema: &DFSchema) -> Option<&'static str> {
+    let of_field = |field: &Field| match json::kind(field) {
+        Some("json") => Some("json"),
+        Some("jsonb") => Some("jsonb"),
+        _ => None,
+    };
+    match expr {
+        Expr::Alias(alias) => kind(&alias.expr, schema),
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+            of_several(results.map(AsRef::as_ref), schema)
+        }
+        Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => of_several(&call.args, schema),
+        Expr::ScalarSubquery(subquery) => of_field(subquery.subquery.schema().fields().first()?),
+        other => of_field(&other.to_field(schema).ok()?.1),
+    }
+}
+
+/// The kind of values of which those that have a type are all of it.
+fn of_several<'a>(all: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> Option<&'static str> {
+    let open = |expr: &&Expr| is_unknown(expr) || matches!(expr, Expr::Literal(literal, _) if literal.is_null());
+    let mut kinds = all.into_iter().filter(|expr| !open(expr)).map(|expr| kind(expr, schema));
+    let first = kinds.next()??;
+    kinds.all(|kind| kind == Some(first)).then_some(first)
+}
+
+fn read(text: &mut Expr, kind: &str) {
+    if is_unknown(text) {
+        let field = types::named(Field::new("cast", DataType::Utf8View, true), kind);
+        *text = cast_to_field(std::mem::take(text), &field);
+    }
+}
+
+/// The expression under the name of its kind, if it is one that would lose it.
+pub(super) fn marked(mut expr: Expr, schema: &DFSchema) -> Expr {
+    let Some(kind) = kind(&expr, schema) else { return expr };
+    match &mut expr {
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter_mut().map(|(_, then)| then).chain(&mut case.else_expr);
+            results.for_each(|result| read(result, kind));
+        }
+        Expr::ScalarFunction(call) => call.args.iter_mut().for_each(|argument| read(argument, kind)),
+        _ => {}
+    }
+    mark(kind).call(vec![expr])
+}
+
+fn mark(kind: &str) -> Arc<ScalarUDF> {
+    function(MARKS.iter().find(|(of, _)| *of == kind).map_or("", |(_, name)| name))
+}
+
+fn function(name: &str) -> Arc<ScalarUDF> {
+    static ALL: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| functions().collect());
+    Arc::clone(ALL.iter().find(|function| function.name() == name).expect("a function of this file"))
+}
+
+/// Whether it is one of the functions: a plan may be seen twice.
+pub(super) fn is_mark(call: &ScalarFunction) -> bool {
+    MARKS.iter().any(|(_, name)| *name == call.func.name())
+}
+
+/// A mark around a mark.
+pub(super) fn once(mut call: ScalarFunction) -> Expr {
+    match call.args.as_slice() {
+        [Expr::ScalarFunction(inner)] if is_mark(inner) => call.args.remove(0),
+        _ => Expr::ScalarFunction(call),
+    }
+}
+
+/// The sides of a comparison of documents, whose order is that of their values; text would have another.
+pub(super) fn compared(left: &mut Expr, op: Operator, right: &mut Expr, schema: &DFSchema) {
+    if kind(left, schema) == Some("jsonb") {
+        read(right, "jsonb");
+    } else if kind(right, schema) == Some("jsonb") {
+        read(left, "jsonb");
+    }
+    let ordered = matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+    if ordered && kind(left, schema) == Some("jsonb") && kind(right, schema) == Some("jsonb") {
+        let order = function(ORDER).call(vec![std::mem::take(left), std::mem::take(right)]);
+        (*left, *right) = (order, lit(0_i32));
+    }
+}
+
+/// The order of two jsonb: −1, 0 or 1.
+const ORDER: &str = "keyspan_jsonb_order";
+
+fn order() -> RowFunction {
+    strict(ORDER, 2..=2, returns_integer, |call| {
+        let document = |at: usize| {
+            let text = json::argument(call, at)?;
+            serde_json::from_str::<Value>(&text).map_err(|_| {
+                let message = "invalid input syntax for type jsonb";
+                external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))
+            })
+        };
+        Ok(ScalarValue::Int32(Some(of_documents(&document(0)?, &document(1)?) as i32)))
+    })
+}
+
+/// PostgreSQL's `compareJsonbContainers` at the top, where an array without items comes before all that is no container.
+fn of_documents(a: &Value, b: &Value) -> Ordering {
+    let is_scalar = |value: &Value| !matches!(value, Value::Array(_) | Value::Object(_));
+    match (a, b) {
+        (Value::Array(items), b) if is_scalar(b) && items.is_empty() => Ordering::Less,
+        (a, Value::Array(items)) if is_scalar(a) && items.is_empty() => Ordering::Greater,
+        (a, b) => of_values(a, b),
+    }
+}
+
+fn of_values(a: &Value, b: &Value) -> Ordering {
+    let rank = |value: &Value| match value {
+        Value::Null => 0,
+        Value::String(_) => 1,
+        Value::Number(_) => 2,
+        Value::Bool(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    };
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(a), Value::Number(b)) => {
+            let exact = |number: &serde_json::Number| Exact::parse(&number.to_string())?.ok();
+            exact(a).zip(exact(b)).map_or(Ordering::Equal, |(a, b)| a.compare(&b))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            let items = || a.iter().zip(b).map(|(a, b)| of_values(a, b)).find(|order| order.is_ne());
+            a.len().cmp(&b.len()).then_with(|| items().unwrap_or(Ordering::Equal))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            // Members stand by the length of their names, then by their bytes.
+            let members = |object: &serde_json::Map<String, Value>| {
+                let mut all: Vec<(String, Value)> = object.clone().into_iter().collect();
+                all.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+                all
+            };
+            let pairs = || {
+                let orders = members(a).into_iter().zip(members(b));
+                let order = orders.map(|((a, x), (b, y))| a.cmp(&b).then_with(|| of_values(&x, &y)));
+                order.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            };
+            a.len().cmp(&b.len()).then_with(pairs)
+        }
+        (a, b) => rank(a).cmp(&rank(b)),
+    }
+}
