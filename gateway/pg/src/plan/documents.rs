@@ -6,8 +6,8 @@
 //! together takes it for one. Quoted texts beside a document are read as one.
 
 use crate::{
+    codec::parse,
     common_type::{SAME_TYPE, cast_to_field, is_unknown},
-    error::{SqlError, SqlState},
     functions::{
         json::{self, a_json, a_jsonb},
         scalar_function::{self, RowFunction, external, returns_integer, strict, variadic},
@@ -16,7 +16,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::DFSchema,
+    common::{DFSchema, DataFusionError},
     logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, expr::ScalarFunction},
     prelude::lit,
     scalar::ScalarValue,
@@ -71,8 +71,11 @@ fn of_several<'a>(all: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) ->
     kinds.all(|kind| kind == Some(first)).then_some(first)
 }
 
-fn read(text: &mut Expr, kind: &str) {
-    if is_unknown(text) {
+/// Reads a quoted text, or the value of a parameter, as a document.
+pub(super) fn read(text: &mut Expr, kind: &str) {
+    // A parameter's value is text, since Arrow's type of both is one.
+    let is_value = matches!(text, Expr::Placeholder(_) | Expr::Literal(ScalarValue::Utf8View(Some(_)), _));
+    if is_unknown(text) || is_value {
         let field = types::named(Field::new("cast", DataType::Utf8View, true), kind);
         *text = cast_to_field(std::mem::take(text), &field);
     }
@@ -135,10 +138,9 @@ fn order() -> RowFunction {
     strict(ORDER, 2..=2, returns_integer, |call| {
         let document = |at: usize| {
             let text = json::argument(call, at)?;
-            serde_json::from_str::<Value>(&text).map_err(|_| {
-                let message = "invalid input syntax for type jsonb";
-                external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, message))
-            })
+            // A parameter's text, which nothing has read.
+            let text = parse::json(&text, "jsonb").map_err(external)?;
+            serde_json::from_str::<Value>(&text).map_err(|error| DataFusionError::Internal(error.to_string()))
         };
         Ok(ScalarValue::Int32(Some(of_documents(&document(0)?, &document(1)?) as i32)))
     })

@@ -28,7 +28,7 @@ use std::{
 
 /// Bytes of a path.
 const PATH_BYTES_MAX: usize = 4 << 10;
-/// Levels of parentheses that only group, and of brackets.
+/// Levels of parentheses that group or filter, and of brackets.
 const LEVELS_MAX: usize = 5;
 /// Parentheses and brackets of a path.
 const BRACKETS_MAX: usize = 64;
@@ -63,8 +63,8 @@ fn check(path: &str) -> std::result::Result<(), SqlError> {
         match c {
             '"' => quoted = true,
             '(' | '[' => {
-                // Behind a name or a filter's sign it is read in one way only.
-                let groups = c == '[' || !(before.is_alphanumeric() || matches!(before, '?' | '!'));
+                // Behind a name it is read in one way only.
+                let groups = c == '[' || !(before.is_alphanumeric() || before == '!');
                 brackets += 1;
                 levels += usize::from(groups);
                 stack.push(groups);
@@ -305,6 +305,7 @@ mod tests {
         assert!(refused(&format!("$.{}", "a".repeat(5_000))));
         assert!(!refused("$.a[*] ? (@.b > 1 && (@.c == 2 || @.d.size() < 3)).e"));
         assert!(!refused(r#"$ ? (exists(@.a ? (exists(@.b ? (@.c == "((((((((("))))))"#));
+        assert!(refused(&format!("${}{}", " ? (@.a == 1 || $".repeat(6), ")".repeat(6))));
     }
 
     #[test]

@@ -153,6 +153,13 @@ fn in_list(mut list: InList, schema: &DFSchema) -> Expr {
 }
 
 fn value_between(mut between: Between, schema: &DFSchema) -> Expr {
+    if documents::kind(&between.expr, schema) == Some("jsonb") {
+        // Its order is a function's.
+        let side =
+            |op, bound: Box<Expr>| comparison(BinaryExpr { left: between.expr.clone(), op, right: bound }, schema);
+        let within = side(Operator::GtEq, between.low).and(side(Operator::LtEq, between.high));
+        return if between.negated { Expr::Not(Box::new(within)) } else { within };
+    }
     trim_beside_char([between.expr.as_mut(), between.low.as_mut(), between.high.as_mut()], schema);
     beside_value(&between.expr, [between.low.as_mut(), between.high.as_mut()], schema);
     Expr::Between(between)
@@ -160,6 +167,9 @@ fn value_between(mut between: Between, schema: &DFSchema) -> Expr {
 
 /// Gives literals that are compared with a value its type.
 fn beside_value<'a>(value: &Expr, literals: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) {
+    if documents::kind(value, schema) == Some("jsonb") {
+        return literals.into_iter().for_each(|literal| documents::read(literal, "jsonb"));
+    }
     if let Ok(data) = value.get_type(schema)
         && needs_cast(&data)
     {
