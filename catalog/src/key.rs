@@ -150,7 +150,7 @@ impl KeySchema {
             SqlType::Json | SqlType::Jsonb => {
                 unsupported("its type has no order", "Take a column of another type into the key.")
             }
-            SqlType::Interval => unsupported(
+            SqlType::Interval(_) => unsupported(
                 "two intervals may be of one length and not the same",
                 "Take the length of it into the key, in microseconds as a bigint.",
             ),
@@ -594,8 +594,8 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> 
         | (SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
-        | (SqlType::Time, Value::Time(_))
-        | (SqlType::Timestamp | SqlType::Timestamptz, Value::Timestamp(_))
+        | (SqlType::Time(_), Value::Time(_))
+        | (SqlType::Timestamp(_) | SqlType::Timestamptz(_), Value::Timestamp(_))
         | (SqlType::Uuid, Value::Uuid(_)) => Ok(Cow::Borrowed(value)),
         _ => Err(Position::Unknown),
     }

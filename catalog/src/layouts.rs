@@ -71,10 +71,10 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
         }
         SqlType::Bytea => ColumnKind::Binary,
         SqlType::Date => ColumnKind::Date32,
-        SqlType::Timestamp => ColumnKind::Timestamp,
-        SqlType::Timestamptz => ColumnKind::TimestampUtc,
+        SqlType::Timestamp(_) => ColumnKind::Timestamp,
+        SqlType::Timestamptz(_) => ColumnKind::TimestampUtc,
         SqlType::Uuid => ColumnKind::Uuid,
-        SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Time | SqlType::Interval | SqlType::Array(_) => {
+        SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Time(_) | SqlType::Interval(_) | SqlType::Array(_) => {
             return None;
         }
     })
@@ -90,7 +90,7 @@ pub fn kind_accepts(kind: SqlType) -> Option<Accepts> {
     let accepts = |name, holds| Some(Accepts { name, holds });
     match kind {
         SqlType::Date => accepts("date", |bytes| bytes.try_into().is_ok_and(|days| is_date(i32::from_be_bytes(days)))),
-        SqlType::Timestamp | SqlType::Timestamptz => {
+        SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
             accepts("timestamp", |bytes| bytes.try_into().is_ok_and(|micros| is_timestamp(i64::from_be_bytes(micros))))
         }
         SqlType::Json => accepts("json", |bytes| reads_as_itself(bytes, SqlType::Json)),
@@ -123,8 +123,8 @@ mod tests {
         SqlType::Varchar(Some(3)),
         SqlType::Bytea,
         SqlType::Date,
-        SqlType::Timestamp,
-        SqlType::Timestamptz,
+        SqlType::Timestamp(None),
+        SqlType::Timestamptz(None),
         SqlType::Uuid,
         SqlType::Jsonb,
     ];

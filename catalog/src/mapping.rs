@@ -186,12 +186,14 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
         SqlType::Bytea => Value::Bytes(bytes.clone()),
         SqlType::Date => Value::Date(Some(i32::from_be_bytes(all.try_into().ok()?)).filter(|days| is_date(*days))?),
-        SqlType::Timestamp | SqlType::Timestamptz => {
+        SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
             let micros = i64::from_be_bytes(all.try_into().ok()?);
             Value::Timestamp(Some(micros).filter(|micros| is_timestamp(*micros))?)
         }
-        SqlType::Time => Value::Time(Some(i64::from_be_bytes(all.try_into().ok()?)).filter(|micros| is_time(*micros))?),
-        SqlType::Interval => {
+        SqlType::Time(_) => {
+            Value::Time(Some(i64::from_be_bytes(all.try_into().ok()?)).filter(|micros| is_time(*micros))?)
+        }
+        SqlType::Interval(_) => {
             let (micros, rest) = all.split_first_chunk::<8>()?;
             let (days, rest) = rest.split_first_chunk::<4>()?;
             let (micros, days) = (i64::from_be_bytes(*micros), i32::from_be_bytes(*days));

@@ -287,7 +287,7 @@ pub const VERIFICATION: &str = "the store rewrote or removed every file that was
 
 /// A time in microseconds as `2026-11-24T15:39:11.5Z`.
 fn rfc3339(micros: i64) -> String {
-    let text = Value::Timestamp(micros).to_text(SqlType::Timestamp);
+    let text = Value::Timestamp(micros).to_text(SqlType::Timestamp(None));
     format!("{}Z", text.replacen(' ', "T", 1))
 }
 

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod exact;
 mod fit;
 pub mod interval;
+pub mod seconds;
 mod text;
 
 use array::ItemType;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use exact::{Digits, Exact};
 pub use fit::cut_name;
 use interval::Interval;
+use seconds::SecondDigits;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering, fmt};
 
@@ -58,14 +60,6 @@ pub enum SqlType {
     Bytea,
     /// `date`
     Date,
-    /// `time`, microseconds.
-    Time,
-    /// `timestamp`, microseconds.
-    Timestamp,
-    /// `timestamptz`, microseconds, UTC.
-    Timestamptz,
-    /// `interval`, microseconds. Not allowed in keys.
-    Interval,
     /// `uuid`
     Uuid,
     /// `json`
@@ -74,6 +68,18 @@ pub enum SqlType {
     Jsonb,
     /// An array of one dimension. Not allowed in keys.
     Array(ItemType),
+    /// `time(p)`, microseconds.
+    #[serde(untagged)]
+    Time(#[serde(with = "seconds::time")] SecondDigits),
+    /// `timestamp(p)`, microseconds.
+    #[serde(untagged)]
+    Timestamp(#[serde(with = "seconds::timestamp")] SecondDigits),
+    /// `timestamptz(p)`, microseconds, UTC.
+    #[serde(untagged)]
+    Timestamptz(#[serde(with = "seconds::timestamptz")] SecondDigits),
+    /// `interval(p)`, microseconds. Not allowed in keys.
+    #[serde(untagged)]
+    Interval(#[serde(with = "seconds::interval")] SecondDigits),
 }
 
 /// Maximum bytes of a `name`: PostgreSQL's NAMEDATALEN without the zero at its end.
@@ -216,6 +222,31 @@ fn compare_numeric((a, a_scale): (i128, u8), (b, b_scale): (i128, u8)) -> Orderi
     }
 }
 
+impl SqlType {
+    /// The type without digits of a second: of arrays, without those of their items. Others stay as they are.
+    #[must_use]
+    pub fn without_second_digits(self) -> Self {
+        match self {
+            Self::Time(_) => Self::Time(None),
+            Self::Timestamp(_) => Self::Timestamp(None),
+            Self::Timestamptz(_) => Self::Timestamptz(None),
+            Self::Interval(_) => Self::Interval(None),
+            Self::Array(item) => item.kind().without_second_digits().array().unwrap_or(self),
+            other => other,
+        }
+    }
+
+    /// Digits of a second that a type of times keeps; `None` for other types.
+    pub fn second_digits(self) -> Option<u8> {
+        match self {
+            Self::Time(digits) | Self::Timestamp(digits) | Self::Timestamptz(digits) | Self::Interval(digits) => {
+                Some(digits.unwrap_or(seconds::SECOND_DIGITS_MAX))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for SqlType {
     /// Prints the type as PostgreSQL's `format_type` does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,10 +267,10 @@ impl fmt::Display for SqlType {
             Self::Char(length) => write!(f, "character({length})"),
             Self::Bytea => f.write_str("bytea"),
             Self::Date => f.write_str("date"),
-            Self::Time => f.write_str("time without time zone"),
-            Self::Timestamp => f.write_str("timestamp without time zone"),
-            Self::Timestamptz => f.write_str("timestamp with time zone"),
-            Self::Interval => f.write_str("interval"),
+            Self::Time(digits) => write!(f, "time{} without time zone", seconds::suffix(*digits)),
+            Self::Timestamp(digits) => write!(f, "timestamp{} without time zone", seconds::suffix(*digits)),
+            Self::Timestamptz(digits) => write!(f, "timestamp{} with time zone", seconds::suffix(*digits)),
+            Self::Interval(digits) => write!(f, "interval{}", seconds::suffix(*digits)),
             Self::Uuid => f.write_str("uuid"),
             Self::Json => f.write_str("json"),
             Self::Jsonb => f.write_str("jsonb"),

@@ -94,11 +94,11 @@ fn name(kind: SqlType) -> Option<String> {
         SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => "text".into(),
         SqlType::Bytea => "bytea".into(),
         SqlType::Date => "date".into(),
-        SqlType::Timestamp => "timestamp".into(),
-        SqlType::Timestamptz => "timestamptz".into(),
-        SqlType::Time => "time".into(),
+        SqlType::Timestamp(_) => "timestamp".into(),
+        SqlType::Timestamptz(_) => "timestamptz".into(),
+        SqlType::Time(_) => "time".into(),
         SqlType::Uuid => "uuid".into(),
-        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => return None,
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval(_) | SqlType::Array(_) => return None,
     })
 }
 
@@ -118,11 +118,11 @@ fn data_type(kind: SqlType) -> DataType {
         }
         SqlType::Exact(_) => DataType::LargeBinary,
         // No key has a part of type interval or array.
-        SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => DataType::Binary,
-        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Bytea | SqlType::Interval(_) | SqlType::Array(_) => DataType::Binary,
+        SqlType::Time(_) => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Date => DataType::Date32,
-        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        SqlType::Timestamptz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+        SqlType::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::Timestamptz(_) => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         SqlType::Uuid => DataType::FixedSizeBinary(16),
     }
 }
@@ -161,10 +161,10 @@ impl Column {
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringBuilder::new())
             }
-            SqlType::Bytea | SqlType::Interval | SqlType::Array(_) => Self::Bytea(BinaryBuilder::new()),
+            SqlType::Bytea | SqlType::Interval(_) | SqlType::Array(_) => Self::Bytea(BinaryBuilder::new()),
             SqlType::Date => Self::Date(Date32Builder::new()),
-            SqlType::Time => Self::Time(Time64MicrosecondBuilder::new()),
-            SqlType::Timestamp | SqlType::Timestamptz => {
+            SqlType::Time(_) => Self::Time(Time64MicrosecondBuilder::new()),
+            SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
                 Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
             }
             SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn keys_become_columns_or_nothing() {
-        let readings = [(SqlType::Text, false), (SqlType::Timestamptz, true), (SqlType::Int4, false)];
+        let readings = [(SqlType::Text, false), (SqlType::Timestamptz(None), true), (SqlType::Int4, false)];
         let first: &[u8] = b"alto#New$`York#7986-98-98T94:84:99.999998Z#0000000042";
         let second: &[u8] = b"b-2##7986-98-98T94:84:99.999999Z#-9999999998";
         check(

@@ -161,13 +161,13 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
             Some(false) => i32::MIN,
             None => i32::try_from(decode_days(&unflip::<DATE_WIDTH>(part, bytes)?)?).ok()?,
         }),
-        SqlType::Timestamp | SqlType::Timestamptz => ValueRef::Timestamp(match infinity(part, bytes) {
+        SqlType::Timestamp(_) | SqlType::Timestamptz(_) => ValueRef::Timestamp(match infinity(part, bytes) {
             Some(true) => i64::MAX,
             Some(false) => i64::MIN,
             None => decode_micros(part, bytes)?,
         }),
         SqlType::Uuid => ValueRef::Uuid(decode_uuid(part, bytes)?),
-        SqlType::Time => {
+        SqlType::Time(_) => {
             let micros = decode_clock(&unflip::<TIME_WIDTH>(part, bytes)?)?;
             ValueRef::Time(Some(micros).filter(|micros| is_time(*micros))?)
         }
@@ -177,7 +177,7 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
         | SqlType::Exact(_)
         | SqlType::Json
         | SqlType::Jsonb
-        | SqlType::Interval
+        | SqlType::Interval(_)
         | SqlType::Array(_) => return None,
     })
 }
@@ -293,7 +293,7 @@ fn encode_micros(part: &KeyPart, micros: i64, out: &mut Vec<u8>) {
     encode_days(micros.div_euclid(MICROS_PER_DAY), out);
     out.push(b'T');
     encode_clock(micros.rem_euclid(MICROS_PER_DAY).unsigned_abs(), out);
-    if part.kind == SqlType::Timestamptz {
+    if matches!(part.kind, SqlType::Timestamptz(_)) {
         out.push(b'Z');
     }
 }
@@ -316,7 +316,7 @@ fn decode_clock(bytes: &[u8]) -> Option<i64> {
 }
 
 fn decode_micros(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
-    let bytes = if part.kind == SqlType::Timestamptz { bytes.strip_suffix(b"Z")? } else { bytes };
+    let bytes = if matches!(part.kind, SqlType::Timestamptz(_)) { bytes.strip_suffix(b"Z")? } else { bytes };
     let bytes = unflip::<TIMESTAMP_WIDTH>(part, bytes)?;
     let days = decode_days(&bytes[..DATE_WIDTH])?;
     let of_day = decode_clock(bytes[DATE_WIDTH..].strip_prefix(b"T")?)?;

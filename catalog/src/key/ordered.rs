@@ -86,11 +86,11 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
             let days = i32::from_be_bytes(take(key, descending)?) ^ i32::MIN;
             ValueRef::Date(Some(days).filter(|days| is_date(*days))?)
         }
-        SqlType::Time => {
+        SqlType::Time(_) => {
             let micros = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
             ValueRef::Time(Some(micros).filter(|micros| is_time(*micros))?)
         }
-        SqlType::Timestamp | SqlType::Timestamptz => {
+        SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
             let micros = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
             ValueRef::Timestamp(Some(micros).filter(|micros| is_timestamp(*micros))?)
         }
@@ -120,14 +120,14 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
         }
         SqlType::Bytea => ValueRef::Bytes(decode_bytes(key, descending)?),
         SqlType::Uuid => ValueRef::Uuid(take(key, descending)?),
-        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => return None,
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval(_) | SqlType::Array(_) => return None,
     })
 }
 
 /// Whether [`integer`] decodes the part: an integer, date, time or timestamp.
 pub(super) fn is_integer(part: &KeyPart) -> bool {
     use SqlType::{Date, Int2, Int4, Int8, Time, Timestamp, Timestamptz};
-    matches!(part.kind, Int2 | Int4 | Int8 | Date | Time | Timestamp | Timestamptz)
+    matches!(part.kind, Int2 | Int4 | Int8 | Date | Time(_) | Timestamp(_) | Timestamptz(_))
 }
 
 /// Decodes all bytes as an integer, days or microseconds: the same value as [`decode`] returns.
@@ -145,8 +145,8 @@ pub(super) fn integer(part: &KeyPart, mut bytes: &[u8]) -> Option<i64> {
             let number = i64::from_be_bytes(take(key, descending)?) ^ i64::MIN;
             let is_one = match kind {
                 SqlType::Int8 => true,
-                SqlType::Time => is_time(number),
-                SqlType::Timestamp | SqlType::Timestamptz => is_timestamp(number),
+                SqlType::Time(_) => is_time(number),
+                SqlType::Timestamp(_) | SqlType::Timestamptz(_) => is_timestamp(number),
                 _ => false,
             };
             is_one.then_some(number)?

@@ -158,8 +158,8 @@ mod tests {
             let (_, number) = sorted.next_integer(key, |part, value| values[part] = value.into_value()).ok()?;
             values[last] = match schema.parts.last()?.kind {
                 SqlType::Date => Value::Date(i32::try_from(number).unwrap()),
-                SqlType::Time => Value::Time(number),
-                SqlType::Timestamp | SqlType::Timestamptz => Value::Timestamp(number),
+                SqlType::Time(_) => Value::Time(number),
+                SqlType::Timestamp(_) | SqlType::Timestamptz(_) => Value::Timestamp(number),
                 _ => Value::Int(number),
             };
             Some(values.clone())

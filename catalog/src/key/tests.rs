@@ -15,9 +15,9 @@ pub(crate) const TYPES: [SqlType; 16] = [
     SqlType::Varchar(None),
     SqlType::Bytea,
     SqlType::Date,
-    SqlType::Timestamp,
-    SqlType::Timestamptz,
-    SqlType::Time,
+    SqlType::Timestamp(None),
+    SqlType::Timestamptz(None),
+    SqlType::Time(None),
     SqlType::Uuid,
     SqlType::Float4,
     SqlType::Float8,
@@ -70,7 +70,7 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
             prop::collection::vec(byte, 0..5).prop_map(|bytes| Value::Bytes(bytes.into())).boxed()
         }
         SqlType::Date => prop_oneof![days, -2i32..=2, Just(i32::MIN), Just(i32::MAX)].prop_map(Value::Date).boxed(),
-        SqlType::Timestamp | SqlType::Timestamptz => {
+        SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
             prop_oneof![micros, -2i64..=2, Just(i64::MIN), Just(i64::MAX)].prop_map(Value::Timestamp).boxed()
         }
         SqlType::Uuid => {
@@ -93,11 +93,11 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
                 .prop_map(|exact| Value::Exact(Exact::of_key(exact.key()).unwrap()))
                 .boxed()
         }
-        SqlType::Time => {
+        SqlType::Time(_) => {
             prop_oneof![0..=MICROS_PER_DAY, 0i64..=2, MICROS_PER_DAY - 2..=MICROS_PER_DAY].prop_map(Value::Time).boxed()
         }
         SqlType::Char(_) => unreachable!("not in shared tables"),
-        SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => unreachable!("not in keys"),
+        SqlType::Json | SqlType::Jsonb | SqlType::Interval(_) | SqlType::Array(_) => unreachable!("not in keys"),
     }
 }
 
@@ -348,9 +348,9 @@ fn times_order_and_descend() {
         "9999-12-31T23:59:59.999999Z#00007",
         "infinity#00007",
     ];
-    check_order(KeyEncoding::Delimited, SqlType::Timestamptz, &times, &keys);
-    check_order(KeyEncoding::Ordered, SqlType::Timestamptz, &times, &[]);
-    let descending = schema(KeyEncoding::Delimited, &[(SqlType::Timestamp, true)]);
+    check_order(KeyEncoding::Delimited, SqlType::Timestamptz(None), &times, &keys);
+    check_order(KeyEncoding::Ordered, SqlType::Timestamptz(None), &times, &[]);
+    let descending = schema(KeyEncoding::Delimited, &[(SqlType::Timestamp(None), true)]);
     let key = descending.encode(&[Value::Timestamp(1_357_017_300_000_001)]).unwrap();
     assert_eq!(&key[..], b"7986-98-98T94:84:99.999998");
 }
@@ -431,7 +431,7 @@ fn salted_keys_are_spread_over_buckets_that_others_can_compute() {
 #[test]
 fn ranges_of_values_that_a_part_cannot_hold() {
     use Bound::{Excluded, Included, Unbounded};
-    let schema = schema(KeyEncoding::Delimited, &[(SqlType::Int2, false), (SqlType::Timestamp, true)]);
+    let schema = schema(KeyEncoding::Delimited, &[(SqlType::Int2, false), (SqlType::Timestamp(None), true)]);
     let between = |lower, upper| Some(PartBounds::Between(lower, upper));
     let check =
         |equal: &[Value], next: Option<PartBounds>, expected: &str| assert_eq!(show(&schema, equal, next), expected);

@@ -22,7 +22,7 @@ fn any_interval() -> impl Strategy<Value = Interval> {
 /// A value of any type, also of those that no key can hold.
 fn any_of(kind: SqlType) -> BoxedStrategy<Value> {
     match kind {
-        SqlType::Interval => any_interval().prop_map(Value::Interval).boxed(),
+        SqlType::Interval(_) => any_interval().prop_map(Value::Interval).boxed(),
         SqlType::Array(item) => {
             let item = prop_oneof![4 => any_of(item.kind()), 1 => Just(Value::Null)];
             prop::collection::vec(item, 0..5).prop_map(Value::Array).boxed()
@@ -37,7 +37,7 @@ fn any_of(kind: SqlType) -> BoxedStrategy<Value> {
 }
 
 fn any_kind() -> impl Strategy<Value = SqlType> {
-    let single = [SqlType::Interval, SqlType::Json, SqlType::Jsonb].into_iter().chain(TYPES);
+    let single = [SqlType::Interval(None), SqlType::Json, SqlType::Jsonb].into_iter().chain(TYPES);
     let arrays = single.clone().filter_map(SqlType::array);
     prop::sample::select(single.chain(arrays).collect::<Vec<_>>())
 }
@@ -81,10 +81,10 @@ fn binary_is_big_endian() {
     check(Value::Float(1.5), SqlType::Float8, "3ff8000000000000");
     check(Value::Text("é".into()), SqlType::Text, "c3a9");
     check(Value::Date(-1), SqlType::Date, "ffffffff");
-    check(Value::Timestamp(1), SqlType::Timestamptz, "0000000000000001");
-    check(Value::Time(1), SqlType::Time, "0000000000000001");
+    check(Value::Timestamp(1), SqlType::Timestamptz(None), "0000000000000001");
+    check(Value::Time(1), SqlType::Time(None), "0000000000000001");
     let span = Value::Interval(Interval { months: 1, days: -2, micros: 3 });
-    check(span, SqlType::Interval, "0000000000000003fffffffe00000001");
+    check(span, SqlType::Interval(None), "0000000000000003fffffffe00000001");
     let items = Value::Array(vec![Value::Int(1), Value::Null, Value::Int(-1)]);
     check(items, SqlType::Array(ItemType::Int2), "000000020001ffffffff00000002ffff");
     let texts = Value::Array(vec![Value::Text(String::new()), Value::Text("é".into())]);
@@ -113,8 +113,8 @@ fn json_is_json() {
     check(items, SqlType::Array(ItemType::Int2), "[1,null]");
     let items = Value::Array(vec![Value::Text("null".into()), Value::Null]);
     check(items, SqlType::Array(ItemType::Jsonb), "[\"null\",null]");
-    check(Value::Time(1_500_000), SqlType::Time, "\"00:00:01.5\"");
-    check(Value::Timestamp(0), SqlType::Timestamptz, "\"1970-01-01 00:00:00+00\"");
+    check(Value::Time(1_500_000), SqlType::Time(None), "\"00:00:01.5\"");
+    check(Value::Timestamp(0), SqlType::Timestamptz(None), "\"1970-01-01 00:00:00+00\"");
     check(Value::Numeric { unscaled: -5, scale: 2 }, SqlType::Numeric { precision: 3, scale: 2 }, "-0.05");
 }
 
@@ -132,9 +132,9 @@ fn values_that_do_not_fit_are_refused() {
         SqlType::Numeric { precision: 4, scale: 2 },
         ErrorKind::OutOfRange,
     );
-    check(Value::Time(86_400_000_001), SqlType::Time, ErrorKind::OutOfRange);
+    check(Value::Time(86_400_000_001), SqlType::Time(None), ErrorKind::OutOfRange);
     let span = Interval { months: 0, days: 0, micros: MICROS_MAX + 1 };
-    check(Value::Interval(span), SqlType::Interval, ErrorKind::OutOfRange);
+    check(Value::Interval(span), SqlType::Interval(None), ErrorKind::OutOfRange);
     let items = |item: Value| Value::Array(vec![item]);
     check(items(Value::Int(40_000)), SqlType::Array(ItemType::Int2), ErrorKind::OutOfRange);
     check(items(Value::Text("ab".into())), SqlType::Array(ItemType::Varchar(Some(1))), ErrorKind::TooLong);
@@ -144,7 +144,7 @@ fn values_that_do_not_fit_are_refused() {
     assert!(decode(&many.slice(4..), SqlType::Array(ItemType::Bool), Encoding::Binary).is_ok());
     check(Value::Text("{".into()), SqlType::Json, ErrorKind::BadValue);
     check(Value::Text("1".into()), SqlType::Int8, ErrorKind::BadValue);
-    check(Value::Timestamp(i64::MIN + 1), SqlType::Timestamp, ErrorKind::OutOfRange);
+    check(Value::Timestamp(i64::MIN + 1), SqlType::Timestamp(None), ErrorKind::OutOfRange);
     check(Value::Null, SqlType::Int8, ErrorKind::BadValue);
     // Length is in characters, and blanks beyond it are cut off.
     let kept = Value::Text("é  ".into()).fit(SqlType::Varchar(Some(1))).unwrap().into_owned();

@@ -5,6 +5,7 @@ use super::{
     ColumnDefinition, ColumnPlace, Options, Table,
     define::{check_name, check_type, hidden_key, unsupported_in_private},
 };
+use crate::value::seconds::SECOND_DIGITS_MAX;
 use crate::{Column, Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableFamily};
 
 /// What a change of a table requires of its existing rows.
@@ -122,7 +123,7 @@ impl Table {
             return Err(Error::new(ErrorKind::Unsupported, message).with_hint("Drop the default first."));
         }
         let reads = match &column.place {
-            ColumnPlace::Key(_) => widens_text(column.kind, kind),
+            ColumnPlace::Key(_) => widens(column.kind, kind),
             ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, encoding),
             ColumnPlace::Open { .. } => column.kind == kind,
         };
@@ -337,8 +338,8 @@ impl Table {
     }
 }
 
-/// Whether every text of type `from` is valid in type `to`.
-fn widens_text(from: SqlType, to: SqlType) -> bool {
+/// Whether every value of type `from` is one of type `to` as it is.
+fn widens(from: SqlType, to: SqlType) -> bool {
     match (from, to) {
         _ if from == to => true,
         (SqlType::Text | SqlType::Varchar(_), SqlType::Text | SqlType::Varchar(None)) => true,
@@ -346,6 +347,12 @@ fn widens_text(from: SqlType, to: SqlType) -> bool {
             from <= to
         }
         (SqlType::Char(_) | SqlType::Name, SqlType::Text | SqlType::Varchar(None)) => true,
+        (SqlType::Time(from), SqlType::Time(to))
+        | (SqlType::Timestamp(from), SqlType::Timestamp(to))
+        | (SqlType::Timestamptz(from), SqlType::Timestamptz(to))
+        | (SqlType::Interval(from), SqlType::Interval(to)) => {
+            from.unwrap_or(SECOND_DIGITS_MAX) <= to.unwrap_or(SECOND_DIGITS_MAX)
+        }
         _ => false,
     }
 }
@@ -362,6 +369,6 @@ fn reads_as(from: SqlType, to: SqlType, encoding: &Encoding) -> bool {
         // As JSON, a text is quoted and json is not.
         (Json | Jsonb, Text | Varchar(None)) => *encoding != Encoding::Json,
         (Jsonb, Json) => true,
-        _ => widens_text(from, to),
+        _ => widens(from, to),
     }
 }

@@ -22,7 +22,7 @@ fn readings() -> TableDefinition {
         name: "readings".into(),
         columns: vec![
             column("device", SqlType::Text),
-            column("at", SqlType::Timestamptz),
+            column("at", SqlType::Timestamptz(None)),
             column("temperature", SqlType::Float8),
             column("log", SqlType::Varchar(Some(20))),
         ],
@@ -304,7 +304,7 @@ fn types_change_where_what_is_stored_reads_the_same() {
     );
     let key = table.alter_type("device", SqlType::Varchar(None)).unwrap();
     assert_eq!(key.key.parts[0].kind, SqlType::Varchar(None));
-    assert!(table.alter_type("at", SqlType::Timestamp).is_err());
+    assert!(table.alter_type("at", SqlType::Timestamp(None)).is_err());
     for (encoding, widens) in [(Encoding::Binary, false), (Encoding::Text, true), (Encoding::Json, true)] {
         let mut definition = readings();
         definition.columns[2].kind = SqlType::Int2;

@@ -3,7 +3,11 @@
 //! The text is PostgreSQL's: `{1,2,NULL}`. An item is quoted if it is empty, reads NULL, or contains a blank or a
 //! special character.
 
-use super::{SqlType, Value, exact::Digits};
+use super::{
+    SqlType, Value,
+    exact::Digits,
+    seconds::{self, SecondDigits},
+};
 use crate::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -44,20 +48,24 @@ pub enum ItemType {
     Bytea,
     /// `date`
     Date,
-    /// `time`
-    Time,
-    /// `timestamp`
-    Timestamp,
-    /// `timestamptz`
-    Timestamptz,
-    /// `interval`
-    Interval,
     /// `uuid`
     Uuid,
     /// `json`
     Json,
     /// `jsonb`
     Jsonb,
+    /// `time(p)`
+    #[serde(untagged)]
+    Time(#[serde(with = "seconds::time")] SecondDigits),
+    /// `timestamp(p)`
+    #[serde(untagged)]
+    Timestamp(#[serde(with = "seconds::timestamp")] SecondDigits),
+    /// `timestamptz(p)`
+    #[serde(untagged)]
+    Timestamptz(#[serde(with = "seconds::timestamptz")] SecondDigits),
+    /// `interval(p)`
+    #[serde(untagged)]
+    Interval(#[serde(with = "seconds::interval")] SecondDigits),
 }
 
 impl ItemType {
@@ -76,10 +84,10 @@ impl ItemType {
             Self::Varchar(length) => SqlType::Varchar(length),
             Self::Bytea => SqlType::Bytea,
             Self::Date => SqlType::Date,
-            Self::Time => SqlType::Time,
-            Self::Timestamp => SqlType::Timestamp,
-            Self::Timestamptz => SqlType::Timestamptz,
-            Self::Interval => SqlType::Interval,
+            Self::Time(digits) => SqlType::Time(digits),
+            Self::Timestamp(digits) => SqlType::Timestamp(digits),
+            Self::Timestamptz(digits) => SqlType::Timestamptz(digits),
+            Self::Interval(digits) => SqlType::Interval(digits),
             Self::Uuid => SqlType::Uuid,
             Self::Json => SqlType::Json,
             Self::Jsonb => SqlType::Jsonb,
@@ -104,10 +112,10 @@ impl SqlType {
             Self::Varchar(length) => ItemType::Varchar(length),
             Self::Bytea => ItemType::Bytea,
             Self::Date => ItemType::Date,
-            Self::Time => ItemType::Time,
-            Self::Timestamp => ItemType::Timestamp,
-            Self::Timestamptz => ItemType::Timestamptz,
-            Self::Interval => ItemType::Interval,
+            Self::Time(digits) => ItemType::Time(digits),
+            Self::Timestamp(digits) => ItemType::Timestamp(digits),
+            Self::Timestamptz(digits) => ItemType::Timestamptz(digits),
+            Self::Interval(digits) => ItemType::Interval(digits),
             Self::Uuid => ItemType::Uuid,
             Self::Json => ItemType::Json,
             Self::Jsonb => ItemType::Jsonb,

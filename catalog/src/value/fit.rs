@@ -5,7 +5,7 @@ use super::{
     calendar::{is_date, is_timestamp},
     clock::is_time,
     exact::{Digits, Exact},
-    interval, text,
+    interval, seconds, text,
 };
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -31,20 +31,38 @@ impl Value {
             | (SqlType::Bytea, Self::Bytes(_))
             | (SqlType::Uuid, Self::Uuid(_)) => same,
             (SqlType::Date, Self::Date(days)) if is_date(*days) => same,
-            (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(micros)) if is_timestamp(*micros) => same,
-            (SqlType::Time, Self::Time(micros)) if is_time(*micros) => same,
-            (SqlType::Time, Self::Time(_)) => Err(Error::new(ErrorKind::OutOfRange, "time out of range")),
-            (SqlType::Interval, Self::Interval(span))
+            (SqlType::Timestamp(digits) | SqlType::Timestamptz(digits), Self::Timestamp(micros))
+                if is_timestamp(*micros) =>
+            {
+                match seconds::rounded_timestamp(*micros, digits) {
+                    whole if whole == *micros => same,
+                    rounded if is_timestamp(rounded) => Ok(Cow::Owned(Self::Timestamp(rounded))),
+                    _ => Err(Error::new(ErrorKind::OutOfRange, "timestamp out of range")),
+                }
+            }
+            (SqlType::Time(digits), Self::Time(micros)) if is_time(*micros) => {
+                match seconds::rounded(*micros, digits) {
+                    whole if whole == *micros => same,
+                    rounded => Ok(Cow::Owned(Self::Time(rounded))),
+                }
+            }
+            (SqlType::Time(_), Self::Time(_)) => Err(Error::new(ErrorKind::OutOfRange, "time out of range")),
+            (SqlType::Interval(digits), Self::Interval(span))
                 if (-interval::MICROS_MAX..=interval::MICROS_MAX).contains(&span.micros) =>
             {
-                same
+                match seconds::rounded(span.micros, digits) {
+                    whole if whole == span.micros => same,
+                    micros => Ok(Cow::Owned(Self::Interval(interval::Interval { micros, ..*span }))),
+                }
             }
-            (SqlType::Interval, Self::Interval(_)) => Err(Error::new(ErrorKind::OutOfRange, "interval out of range")),
+            (SqlType::Interval(_), Self::Interval(_)) => {
+                Err(Error::new(ErrorKind::OutOfRange, "interval out of range"))
+            }
             (SqlType::Array(item), Self::Array(items)) => {
                 Ok(array::fit(items, item)?.map_or(Cow::Borrowed(self), |items| Cow::Owned(Self::Array(items))))
             }
             (SqlType::Date, Self::Date(_)) => Err(Error::new(ErrorKind::OutOfRange, "date out of range")),
-            (SqlType::Timestamp | SqlType::Timestamptz, Self::Timestamp(_)) => {
+            (SqlType::Timestamp(_) | SqlType::Timestamptz(_), Self::Timestamp(_)) => {
                 Err(Error::new(ErrorKind::OutOfRange, "timestamp out of range"))
             }
             (SqlType::Int2, Self::Int(n)) if i16::try_from(*n).is_ok() => same,

@@ -40,9 +40,9 @@ impl Value {
             }
             SqlType::Bytea => parse_bytea(text).map(|bytes| Value::Bytes(bytes.into())),
             SqlType::Date => return parse_date(text, kind),
-            SqlType::Timestamp | SqlType::Timestamptz => return parse_timestamp(text, kind),
-            SqlType::Time => return time_of_day(text, kind),
-            SqlType::Interval => return interval(text, kind),
+            SqlType::Timestamp(_) | SqlType::Timestamptz(_) => return parse_timestamp(text, kind),
+            SqlType::Time(_) => return time_of_day(text, kind),
+            SqlType::Interval(_) => return interval(text, kind),
             SqlType::Uuid => parse_uuid(text).map(Value::Uuid),
             SqlType::Array(item) => return array::parse(text, item).map(Value::Array),
         };
@@ -69,7 +69,7 @@ impl Value {
                 let (date, era) = date_text(i64::from(*days));
                 date + era
             }
-            Self::Timestamp(micros) => timestamp_text(*micros, kind == SqlType::Timestamptz),
+            Self::Timestamp(micros) => timestamp_text(*micros, matches!(kind, SqlType::Timestamptz(_))),
             Self::Time(micros) => {
                 let mut text = String::with_capacity(16);
                 write_time(*micros, &mut text);
@@ -92,8 +92,8 @@ impl Value {
 fn bad_syntax(text: &str, kind: SqlType) -> Error {
     // PostgreSQL's input functions omit `without time zone` from the names of these types.
     let kind = match kind {
-        SqlType::Time => "time".to_owned(),
-        SqlType::Timestamp => "timestamp".to_owned(),
+        SqlType::Time(_) => "time".to_owned(),
+        SqlType::Timestamp(_) => "timestamp".to_owned(),
         kind => kind.to_string(),
     };
     Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}: \"{text}\""))
@@ -244,7 +244,7 @@ fn parse_timestamp(text: &str, kind: SqlType) -> Result<Value> {
             None => parse_datetime(text).map_err(|why| datetime_error(text, kind, &why))?,
         },
     };
-    let offset = if kind == SqlType::Timestamptz { datetime.offset_seconds * 1_000_000 } else { 0 };
+    let offset = if matches!(kind, SqlType::Timestamptz(_)) { datetime.offset_seconds * 1_000_000 } else { 0 };
     let micros = datetime
         .days
         .checked_mul(MICROS_PER_DAY)

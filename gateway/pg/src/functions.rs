@@ -338,7 +338,7 @@ fn zone_of(value: &ScalarValue) -> Result<Zone> {
         let zone = Zone::fixed(span.nanoseconds / 1_000_000_000).filter(|_| span.months == 0 && span.days == 0);
         return zone.ok_or_else(|| {
             let shown = Interval { months: span.months, days: span.days, micros: span.nanoseconds / 1_000 };
-            let shown = keyspan_catalog::Value::Interval(shown).to_text(keyspan_catalog::SqlType::Interval);
+            let shown = keyspan_catalog::Value::Interval(shown).to_text(keyspan_catalog::SqlType::Interval(None));
             let message = format!("interval time zone \"{shown}\" must not include months or days");
             DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
         });

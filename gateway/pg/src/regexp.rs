@@ -61,19 +61,38 @@ impl Pattern {
     /// # Errors
     /// As [`is_match`](Self::is_match).
     pub fn matches(&self, text: &str, most: usize) -> Result<Vec<Match>> {
+        let mut all = Vec::new();
+        self.each_match(text, most, |_, found| {
+            all.push(found);
+            Ok::<_, SqlError>(())
+        })?;
+        Ok(all)
+    }
+
+    /// Hands on its first matches in a text, `most` of them, each with its number from 0 on.
+    ///
+    /// # Errors
+    /// As [`is_match`](Self::is_match), and those of `take`, which end it.
+    pub fn each_match<E: From<SqlError>>(
+        &self,
+        text: &str,
+        most: usize,
+        mut take: impl FnMut(usize, Match) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         match self {
             Self::Regular(pattern) => {
-                let range = |group: Option<regex::Match>| group.map(|group| group.range());
-                let found = pattern.captures_iter(text).take(most);
-                Ok(found.map(|captures| captures.iter().map(range).collect()).collect())
+                for (number, captures) in pattern.captures_iter(text).take(most).enumerate() {
+                    take(number, captures.iter().map(|group| group.map(|group| group.range())).collect())?;
+                }
             }
             Self::Backtracking(pattern) => {
-                let range = |group: Option<fancy_regex::Match>| group.map(|group| group.range());
-                let found = pattern.captures_iter(text).take(most);
-                let found = found.map(|captures| Ok(captures?.iter().map(range).collect()));
-                found.collect::<std::result::Result<_, _>>().map_err(|error| too_complex(&error))
+                for (number, captures) in pattern.captures_iter(text).take(most).enumerate() {
+                    let captures = captures.map_err(|error| too_complex(&error))?;
+                    take(number, captures.iter().map(|group| group.map(|group| group.range())).collect())?;
+                }
             }
         }
+        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@ pub mod rewrite;
 pub mod row_comparison;
 mod samples;
 pub mod set_returning;
+mod times;
 pub mod unsupported;
 pub mod using_columns;
 pub mod values;

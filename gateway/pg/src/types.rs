@@ -58,10 +58,10 @@ pub fn data_type(kind: SqlType) -> DataType {
         }
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
-        SqlType::Time => TIME,
-        SqlType::Timestamp => TIMESTAMP,
-        SqlType::Timestamptz => timestamptz(),
-        SqlType::Interval => INTERVAL,
+        SqlType::Time(_) => TIME,
+        SqlType::Timestamp(_) => TIMESTAMP,
+        SqlType::Timestamptz(_) => timestamptz(),
+        SqlType::Interval(_) => INTERVAL,
         SqlType::Uuid => UUID,
         SqlType::Array(item) => list_of(data_type(item.kind())),
     }
@@ -202,42 +202,17 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Binary | DataType::BinaryView => SqlType::Bytea,
         DataType::FixedSizeBinary(16) => SqlType::Uuid,
         DataType::Date32 => SqlType::Date,
-        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
-        DataType::Timestamp(_, None) => SqlType::Timestamp,
-        DataType::Timestamp(_, Some(_)) => SqlType::Timestamptz,
-        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
+        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time(None),
+        DataType::Timestamp(_, None) => SqlType::Timestamp(None),
+        DataType::Timestamp(_, Some(_)) => SqlType::Timestamptz(None),
+        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval(None),
         _ => return None,
     })
 }
 
 /// A type's name as `format_type` prints it.
 pub fn type_name(kind: SqlType) -> String {
-    match kind {
-        SqlType::Bool => "boolean".into(),
-        SqlType::Int2 => "smallint".into(),
-        SqlType::Int4 => "integer".into(),
-        SqlType::Int8 => "bigint".into(),
-        SqlType::Float4 => "real".into(),
-        SqlType::Float8 => "double precision".into(),
-        SqlType::Numeric { precision, scale } => format!("numeric({precision},{scale})"),
-        SqlType::Exact(None) => "numeric".into(),
-        SqlType::Exact(Some(Digits { precision, scale })) => format!("numeric({precision},{scale})"),
-        SqlType::Text => "text".into(),
-        SqlType::Name => "name".into(),
-        SqlType::Varchar(None) => "character varying".into(),
-        SqlType::Varchar(Some(length)) => format!("character varying({length})"),
-        SqlType::Char(length) => format!("character({length})"),
-        SqlType::Bytea => "bytea".into(),
-        SqlType::Date => "date".into(),
-        SqlType::Time => "time without time zone".into(),
-        SqlType::Timestamp => "timestamp without time zone".into(),
-        SqlType::Timestamptz => "timestamp with time zone".into(),
-        SqlType::Interval => "interval".into(),
-        SqlType::Uuid => "uuid".into(),
-        SqlType::Json => "json".into(),
-        SqlType::Jsonb => "jsonb".into(),
-        SqlType::Array(item) => format!("{}[]", type_name(item.kind())),
-    }
+    kind.to_string()
 }
 
 /// The PostgreSQL type of a column's type.
@@ -256,10 +231,10 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Char(_) => Type::BPCHAR,
         SqlType::Bytea => Type::BYTEA,
         SqlType::Date => Type::DATE,
-        SqlType::Time => Type::TIME,
-        SqlType::Timestamp => Type::TIMESTAMP,
-        SqlType::Timestamptz => Type::TIMESTAMPTZ,
-        SqlType::Interval => Type::INTERVAL,
+        SqlType::Time(_) => Type::TIME,
+        SqlType::Timestamp(_) => Type::TIMESTAMP,
+        SqlType::Timestamptz(_) => Type::TIMESTAMPTZ,
+        SqlType::Interval(_) => Type::INTERVAL,
         SqlType::Uuid => Type::UUID,
         SqlType::Json => Type::JSON,
         SqlType::Jsonb => Type::JSONB,
@@ -281,6 +256,11 @@ pub fn type_modifier(kind: SqlType) -> i32 {
             ((i32::from(precision) << 16) | (i32::from(scale) & 0x7ff)) + HEADER
         }
         SqlType::Array(item) => type_modifier(item.kind()),
+        SqlType::Time(Some(digits)) | SqlType::Timestamp(Some(digits)) | SqlType::Timestamptz(Some(digits)) => {
+            digits.into()
+        }
+        // All fields of an interval, as PostgreSQL's `INTERVAL_TYPMOD` has them.
+        SqlType::Interval(Some(digits)) => (0x7fff << 16) | i32::from(digits),
         _ => -1,
     }
 }
@@ -424,20 +404,20 @@ mod tests {
         SqlType::Char(5),
         SqlType::Bytea,
         SqlType::Date,
-        SqlType::Timestamp,
-        SqlType::Timestamptz,
+        SqlType::Timestamp(None),
+        SqlType::Timestamptz(None),
         SqlType::Uuid,
         SqlType::Json,
         SqlType::Jsonb,
-        SqlType::Time,
-        SqlType::Interval,
+        SqlType::Time(None),
+        SqlType::Interval(None),
         SqlType::Array(ItemType::Int4),
         SqlType::Array(ItemType::Numeric { precision: 10, scale: 2 }),
         SqlType::Array(ItemType::Varchar(Some(12))),
         SqlType::Array(ItemType::Text),
         SqlType::Array(ItemType::Uuid),
         SqlType::Array(ItemType::Jsonb),
-        SqlType::Array(ItemType::Interval),
+        SqlType::Array(ItemType::Interval(None)),
     ];
 
     #[test]

@@ -7,7 +7,10 @@ use datafusion::sql::sqlparser::{
 };
 use keyspan_catalog::{
     SqlType,
-    value::exact::{Digits, PRECISION_MAX},
+    value::{
+        exact::{Digits, PRECISION_MAX},
+        seconds::{SECOND_DIGITS_MAX, SecondDigits},
+    },
 };
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
@@ -64,17 +67,28 @@ pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
         }
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
-        DataType::Time(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
-        DataType::Interval { fields: None, precision: None | Some(6) } => SqlType::Interval,
+        DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            SqlType::Time(second_digits(*digits))
+        }
+        DataType::Interval { fields: None, precision } => SqlType::Interval(second_digits(*precision)),
         DataType::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) => {
             array(sql_type(item)?)?
         }
-        DataType::Timestamp(None | Some(6), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
-        DataType::Timestamp(None | Some(6), TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz,
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            SqlType::Timestamp(second_digits(*digits))
+        }
+        DataType::Timestamp(digits, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => {
+            SqlType::Timestamptz(second_digits(*digits))
+        }
         DataType::Uuid => SqlType::Uuid,
         DataType::JSON => SqlType::Json,
         DataType::JSONB => SqlType::Jsonb,
-        DataType::Custom(name, arguments) if arguments.is_empty() => custom_type(&name.to_string())?,
+        DataType::Custom(name, arguments) => match arguments.as_slice() {
+            [] => custom_type(&name.to_string())?,
+            [digits] => with_second_digits(custom_type(&name.to_string())?, digits)
+                .ok_or_else(|| SqlError::unsupported(format!("type {}", parsed.to_string().to_lowercase())))?,
+            _ => return Err(SqlError::unsupported(format!("type {}", parsed.to_string().to_lowercase()))),
+        },
         other => return Err(SqlError::unsupported(format!("type {}", other.to_string().to_lowercase()))),
     })
 }
@@ -82,7 +96,7 @@ pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
 fn custom_type(name: &str) -> Result<SqlType> {
     let lower = name.to_lowercase();
     match lower.strip_prefix("pg_catalog.").unwrap_or(&lower) {
-        "timestamptz" => Ok(SqlType::Timestamptz),
+        "timestamptz" => Ok(SqlType::Timestamptz(None)),
         "int2" => Ok(SqlType::Int2),
         "int4" => Ok(SqlType::Int4),
         "int8" => Ok(SqlType::Int8),
@@ -92,12 +106,12 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "json" => Ok(SqlType::Json),
         "jsonb" => Ok(SqlType::Jsonb),
         "uuid" => Ok(SqlType::Uuid),
-        "time" => Ok(SqlType::Time),
-        "interval" => Ok(SqlType::Interval),
+        "time" => Ok(SqlType::Time(None)),
+        "interval" => Ok(SqlType::Interval(None)),
         "date" => Ok(SqlType::Date),
         "text" => Ok(SqlType::Text),
         "bytea" => Ok(SqlType::Bytea),
-        "timestamp" => Ok(SqlType::Timestamp),
+        "timestamp" => Ok(SqlType::Timestamp(None)),
         "varchar" => Ok(SqlType::Varchar(None)),
         "name" => Ok(SqlType::Name),
         "bpchar" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
@@ -105,6 +119,23 @@ fn custom_type(name: &str) -> Result<SqlType> {
         }
         _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
     }
+}
+
+/// Digits of a second as a type's name has them. More than six are six, as in PostgreSQL, which warns.
+fn second_digits(written: Option<u64>) -> SecondDigits {
+    written.map(|digits| u8::try_from(digits).unwrap_or(SECOND_DIGITS_MAX).min(SECOND_DIGITS_MAX))
+}
+
+/// A type of times with digits of a second: `timestamptz(3)`.
+fn with_second_digits(kind: SqlType, written: &str) -> Option<SqlType> {
+    let digits = second_digits(Some(written.parse().ok()?));
+    Some(match kind {
+        SqlType::Time(None) => SqlType::Time(digits),
+        SqlType::Timestamp(None) => SqlType::Timestamp(digits),
+        SqlType::Timestamptz(None) => SqlType::Timestamptz(digits),
+        SqlType::Interval(None) => SqlType::Interval(digits),
+        _ => return None,
+    })
 }
 
 /// The type of arrays of a type. As in PostgreSQL, a declared size has no effect.

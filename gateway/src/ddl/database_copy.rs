@@ -99,7 +99,7 @@ async fn template(instance: &Instance, name: &str, as_of: Option<&str>) -> Resul
 
 /// The microseconds of a timestamp in the past. A text without a zone is in UTC.
 fn timestamp(text: &str, now_micros: i64) -> Result<i64> {
-    match assign::read(text, SqlType::Timestamptz, Input::initial())? {
+    match assign::read(text, SqlType::Timestamptz(None), Input::initial())? {
         Value::Timestamp(micros) if micros <= now_micros => Ok(micros),
         _ => {
             let message = "the timestamp in AS OF is in the future";

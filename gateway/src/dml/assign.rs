@@ -141,17 +141,17 @@ fn cast(
         (Date, Value::Timestamp(micros)) => {
             Value::Date(i32::try_from(micros.div_euclid(MICROS_PER_DAY)).map_err(|_| out_of_range())?)
         }
-        (Timestamp | Timestamptz, Value::Date(i32::MIN)) => Value::Timestamp(i64::MIN),
-        (Timestamp | Timestamptz, Value::Date(i32::MAX)) => Value::Timestamp(i64::MAX),
-        (Timestamp | Timestamptz, Value::Date(days)) => {
+        (Timestamp(_) | Timestamptz(_), Value::Date(i32::MIN)) => Value::Timestamp(i64::MIN),
+        (Timestamp(_) | Timestamptz(_), Value::Date(i32::MAX)) => Value::Timestamp(i64::MAX),
+        (Timestamp(_) | Timestamptz(_), Value::Date(days)) => {
             Value::Timestamp(i64::from(days).checked_mul(MICROS_PER_DAY).ok_or_else(out_of_range)?)
         }
-        (Time, Value::Timestamp(micros)) if !matches!(micros, i64::MIN | i64::MAX) => {
+        (Time(_), Value::Timestamp(micros)) if !matches!(micros, i64::MIN | i64::MAX) => {
             Value::Time(micros.rem_euclid(MICROS_PER_DAY))
         }
-        (Time, Value::Timestamp(_)) => Value::Null,
-        (Time, Value::Interval(span)) => Value::Time(span.micros.rem_euclid(MICROS_PER_DAY)),
-        (Interval, Value::Time(micros)) => Value::Interval(Span { months: 0, days: 0, micros }),
+        (Time(_), Value::Timestamp(_)) => Value::Null,
+        (Time(_), Value::Interval(span)) => Value::Time(span.micros.rem_euclid(MICROS_PER_DAY)),
+        (Interval(_), Value::Time(micros)) => Value::Interval(Span { months: 0, days: 0, micros }),
         (Array(item), Value::Array(items)) => {
             let from = item_of(from);
             let text = |kind| matches!(kind, Text | Varchar(_) | Json | Jsonb);
@@ -169,9 +169,9 @@ fn cast(
         | (Numeric { .. } | Exact(_), value @ (Value::Numeric { .. } | Value::Exact(_)))
         | (Bytea, value @ Value::Bytes(_))
         | (Date, value @ Value::Date(_))
-        | (Timestamp | Timestamptz, value @ Value::Timestamp(_))
-        | (Time, value @ Value::Time(_))
-        | (Interval, value @ Value::Interval(_))
+        | (Timestamp(_) | Timestamptz(_), value @ Value::Timestamp(_))
+        | (Time(_), value @ Value::Time(_))
+        | (Interval(_), value @ Value::Interval(_))
         | (Uuid, value @ Value::Uuid(_)) => value,
         _ => return Err(mismatch()),
     };
@@ -191,11 +191,11 @@ fn in_zone(value: Value, from: &DataType, kind: SqlType, style: &Style) -> Optio
     use SqlType::{Date, Time, Timestamp, Timestamptz};
     let is_zoned = matches!(from, DataType::Timestamp(_, Some(_)));
     Some(match (value, kind) {
-        (Value::Timestamp(micros), Timestamp | Date | Time) if is_zoned => {
+        (Value::Timestamp(micros), Timestamp(_) | Date | Time(_)) if is_zoned => {
             Value::Timestamp(style.zone.to_local(micros)?)
         }
-        (Value::Timestamp(micros), Timestamptz) if !is_zoned => Value::Timestamp(style.zone.to_utc(micros)?),
-        (Value::Date(days), Timestamptz) if !matches!(days, i32::MIN | i32::MAX) => {
+        (Value::Timestamp(micros), Timestamptz(_)) if !is_zoned => Value::Timestamp(style.zone.to_utc(micros)?),
+        (Value::Date(days), Timestamptz(_)) if !matches!(days, i32::MIN | i32::MAX) => {
             Value::Timestamp(style.zone.to_utc(i64::from(days).checked_mul(MICROS_PER_DAY)?)?)
         }
         (value, _) => value,
@@ -214,10 +214,10 @@ fn kind_of(value: &Value, from: &DataType) -> SqlType {
         Value::Exact(_) => SqlType::Exact(None),
         Value::Bytes(_) => SqlType::Bytea,
         Value::Date(_) => SqlType::Date,
-        Value::Timestamp(_) if matches!(from, DataType::Timestamp(_, Some(_))) => SqlType::Timestamptz,
-        Value::Timestamp(_) => SqlType::Timestamp,
-        Value::Time(_) => SqlType::Time,
-        Value::Interval(_) => SqlType::Interval,
+        Value::Timestamp(_) if matches!(from, DataType::Timestamp(_, Some(_))) => SqlType::Timestamptz(None),
+        Value::Timestamp(_) => SqlType::Timestamp(None),
+        Value::Time(_) => SqlType::Time(None),
+        Value::Interval(_) => SqlType::Interval(None),
         Value::Uuid(_) => SqlType::Uuid,
         Value::Array(_) => types::sql_type(&Field::new("", from.clone(), true)).unwrap_or(SqlType::Text),
     }
@@ -303,7 +303,7 @@ mod tests {
             SqlType::Varchar(Some(3)),
             expect!["22001 value too long for type character varying(3)"],
         );
-        check(ScalarValue::Date32(Some(1)), SqlType::Timestamp, expect!["Timestamp(86400000000)"]);
+        check(ScalarValue::Date32(Some(1)), SqlType::Timestamp(None), expect!["Timestamp(86400000000)"]);
         check(ScalarValue::TimestampMicrosecond(Some(-1), None), SqlType::Date, expect!["Date(-1)"]);
     }
 

@@ -57,7 +57,10 @@ impl Defaults {
             let Some(default) = &column.default else { continue };
             let source = match &default.value {
                 DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
-                DefaultValue::Now => Source::Value(Value::Timestamp(statement.transaction_micros)),
+                DefaultValue::Now => {
+                    let now = Value::Timestamp(statement.transaction_micros);
+                    Source::Value(now.fit(column.kind)?.into_owned())
+                }
                 DefaultValue::Uuid => Source::Uuid,
                 DefaultValue::Next(id) => {
                     let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
@@ -114,9 +117,10 @@ pub async fn settled(query: &Query, table: &Table, column: &str, expression: &Ex
     let mut sql = expression.to_string();
     let lower = sql.to_lowercase();
     let value = match (lower.as_str(), column.kind) {
-        ("now()" | "current_timestamp" | "transaction_timestamp()", SqlType::Timestamp | SqlType::Timestamptz) => {
-            DefaultValue::Now
-        }
+        (
+            "now()" | "current_timestamp" | "transaction_timestamp()",
+            SqlType::Timestamp(_) | SqlType::Timestamptz(_),
+        ) => DefaultValue::Now,
         ("gen_random_uuid()" | "uuid_generate_v4()", SqlType::Uuid) => DefaultValue::Uuid,
         _ if lower.starts_with("nextval(") => {
             let sequence = objects::sequence(query.statement_context(), &sequence_name(expression)?)?;

@@ -72,12 +72,13 @@ pub(crate) fn value(value: Value) -> Expr {
     Expr::Value(ValueWithSpan { value, span: Span::empty() })
 }
 
-/// A cast to the type of a column, without the length of a varchar: that is checked later, and a cast would cut.
+/// A cast to the type of a column, without the length of a varchar or the digits of a second: they are
+/// checked later, and a cast would cut.
 pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
         SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => "text".to_owned(),
         SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
-        kind => types::type_name(kind),
+        kind => types::type_name(kind.without_second_digits()),
     };
     let parsed = parse_text(&name, |parser| parser.parse_data_type());
     let data_type = parsed.map_err(|error| {

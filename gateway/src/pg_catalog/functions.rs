@@ -304,6 +304,14 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
         }
         name => name,
     };
+    // Digits of a second stand before the zone; those of an interval are below its fields.
+    if let ("time" | "timetz" | "timestamp" | "timestamptz", digits @ 0..=6) = (words[1], modifier) {
+        let (kind, zone) = name.split_once(' ').unwrap_or((name, ""));
+        return format!("{kind}({digits}) {zone}");
+    }
+    if let ("interval", digits @ 0..=6) = (words[1], modifier & 0xFFFF) {
+        return format!("{name}({digits})");
+    }
     match (words[1], modifier - 4) {
         ("varchar" | "bpchar", length) if length > 0 => format!("{name}({length})"),
         ("numeric", packed) if packed > 0 => format!("{name}({},{})", packed >> 16, packed & 0xFFFF),

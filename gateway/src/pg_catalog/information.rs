@@ -166,7 +166,7 @@ fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str
 }
 
 fn described((database, schema): (&str, &str), table: &Table, column: &Attribute, place: i32) -> Row {
-    let shown = types::type_name(column.kind);
+    let shown = types::type_name(column.kind.without_second_digits());
     let data_type = match column.kind {
         SqlType::Array(_) => "ARRAY".to_owned(),
         _ => shown.split('(').next().unwrap_or(&shown).to_owned(),
@@ -190,8 +190,7 @@ fn described((database, schema): (&str, &str), table: &Table, column: &Attribute
         Identity::Always => "ALWAYS",
         Identity::ByDefault => "BY DEFAULT",
     });
-    let fraction = matches!(column.kind, SqlType::Time | SqlType::Timestamp | SqlType::Timestamptz | SqlType::Interval)
-        .then_some(6);
+    let fraction = column.kind.second_digits().map(i32::from);
     row! {
         "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
         "column_name" => column.name.clone(), "ordinal_position" => place,

@@ -52,6 +52,6 @@ fn bare(kind: SqlType) -> String {
         SqlType::Numeric { .. } | SqlType::Exact(_) => "numeric".to_owned(),
         SqlType::Varchar(_) => "character varying".to_owned(),
         SqlType::Char(_) => "character".to_owned(),
-        kind => types::type_name(kind),
+        kind => types::type_name(kind.without_second_digits()),
     }
 }

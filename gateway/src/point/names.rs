@@ -187,8 +187,8 @@ fn of_type(operand: Operand, kind: SqlType) -> Operand {
     let (_, behind_hours) = text.split_once(':').unwrap_or_default();
     let has_zone = behind_hours.ends_with('Z') || behind_hours.contains(['+', '-']);
     let is_certain = match kind {
-        SqlType::Timestamptz => has_zone && plain("-: T.+Z"),
-        SqlType::Timestamp => !has_zone && plain("-: T."),
+        SqlType::Timestamptz(_) => has_zone && plain("-: T.+Z"),
+        SqlType::Timestamp(_) => !has_zone && plain("-: T."),
         SqlType::Date => plain("-"),
         SqlType::Uuid => true,
         _ => false,

@@ -39,7 +39,7 @@ const COLUMNS: [(&str, SqlType); 6] = [
     (KEY_COLUMN, SqlType::Bytea),
     (FAMILY, SqlType::Text),
     (QUALIFIER, SqlType::Text),
-    (TIMESTAMP, SqlType::Timestamptz),
+    (TIMESTAMP, SqlType::Timestamptz(None)),
     (VALUE, SqlType::Text),
     (BYTES, SqlType::Bytea),
 ];
@@ -69,7 +69,7 @@ fn whole_family(family: FamilyName) -> FamilyColumns {
 
 /// Adds the filters on families, qualifiers and timestamps to the plan of keys.
 pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> ScanPlan {
-    let columns = [(FAMILY, SqlType::Text), (QUALIFIER, SqlType::Text), (TIMESTAMP, SqlType::Timestamptz)];
+    let columns = [(FAMILY, SqlType::Text), (QUALIFIER, SqlType::Text), (TIMESTAMP, SqlType::Timestamptz(None))];
     let keys = Keys::of_columns(columns.map(|(name, kind)| PartColumn { name: name.into(), kind }).to_vec());
     let mut all: Option<Vec<KeyBox>> = None;
     for (at, filter) in filters.iter().enumerate() {
@@ -261,7 +261,7 @@ impl Layout for Arc<CellLayout> {
             Source::Part(_, kind) => *kind,
             Source::Key | Source::Bytes => SqlType::Bytea,
             Source::Family | Source::Qualifier | Source::Value => SqlType::Text,
-            Source::Timestamp => SqlType::Timestamptz,
+            Source::Timestamp => SqlType::Timestamptz(None),
         };
         let columns = self.sources.iter().map(|source| ColumnBuilder::new(kind(source))).collect();
         Box::new(CellBuilder { layout: Arc::clone(self), columns, size: BatchSize::default() })

@@ -353,12 +353,12 @@ impl ColumnBuilder {
             }
             SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
             SqlType::Date => Self::Date(Date32Builder::with_capacity(rows)),
-            SqlType::Timestamp | SqlType::Timestamptz => {
+            SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
                 let times = TimestampMicrosecondBuilder::with_capacity(rows);
                 Self::Timestamp(times.with_data_type(types::data_type(kind)))
             }
-            SqlType::Time => Self::Time(Time64MicrosecondBuilder::with_capacity(rows)),
-            SqlType::Interval => Self::Interval(IntervalMonthDayNanoBuilder::with_capacity(rows)),
+            SqlType::Time(_) => Self::Time(Time64MicrosecondBuilder::with_capacity(rows)),
+            SqlType::Interval(_) => Self::Interval(IntervalMonthDayNanoBuilder::with_capacity(rows)),
             SqlType::Uuid => Self::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, 16)),
             SqlType::Array(item) => Self::Array(Box::new(Arrays::new(item.kind(), rows))),
         }

@@ -115,21 +115,21 @@ impl Edge {
                 cast.is_none_or(binary).then(|| Self::on(Value::Bytes(Bytes::copy_from_slice(bytes))))
             }
             SqlType::Date => date_edge(cast, literal),
-            SqlType::Timestamp | SqlType::Timestamptz => timestamp_edge(kind, cast, literal),
+            SqlType::Timestamp(_) | SqlType::Timestamptz(_) => timestamp_edge(kind, cast, literal),
             SqlType::Uuid => match (cast, literal) {
                 (None, ScalarValue::FixedSizeBinary(16, Some(bytes))) => {
                     Some(Self::on(Value::Uuid(bytes.as_slice().try_into().ok()?)))
                 }
                 _ => None,
             },
-            SqlType::Time => match (cast, literal) {
+            SqlType::Time(_) => match (cast, literal) {
                 (
                     None | Some(DataType::Time64(TimeUnit::Microsecond)),
                     ScalarValue::Time64Microsecond(Some(micros)),
                 ) => Some(Self::on(Value::Time(*micros))),
                 _ => None,
             },
-            SqlType::Json | SqlType::Jsonb | SqlType::Interval | SqlType::Array(_) => None,
+            SqlType::Json | SqlType::Jsonb | SqlType::Interval(_) | SqlType::Array(_) => None,
         }
     }
 }
@@ -312,7 +312,7 @@ fn timestamp_edge(kind: SqlType, cast: Option<&DataType>, literal: &ScalarValue)
         Some(DataType::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone)) if is_utc(zone.as_deref()) => {
             micros(literal).map(|(micros, exactly)| Edge::floor(Value::Timestamp(micros), exactly))
         }
-        None if zoned == (kind == SqlType::Timestamptz) => {
+        None if zoned == matches!(kind, SqlType::Timestamptz(_)) => {
             micros(literal).map(|(micros, exactly)| Edge::floor(Value::Timestamp(micros), exactly))
         }
         _ => None,
@@ -383,13 +383,13 @@ mod tests {
     fn points_in_time_meet_dates() {
         let tz = |unit| DataType::Timestamp(unit, Some(UTC.into()));
         check(
-            SqlType::Timestamptz,
+            SqlType::Timestamptz(None),
             Some(DataType::Date32),
             ScalarValue::Date32(Some(1)),
             expect!["below Excluded(Timestamp(86400000000)), above Included(Timestamp(172800000000))"],
         );
         check(
-            SqlType::Timestamptz,
+            SqlType::Timestamptz(None),
             Some(tz(TimeUnit::Nanosecond)),
             ScalarValue::TimestampNanosecond(Some(-1), Some(UTC.into())),
             expect!["below Included(Timestamp(-1)), above Excluded(Timestamp(-1))"],
@@ -402,7 +402,7 @@ mod tests {
         );
         let berlin = DataType::Timestamp(TimeUnit::Microsecond, Some("Europe/Berlin".into()));
         check(
-            SqlType::Timestamp,
+            SqlType::Timestamp(None),
             Some(berlin),
             ScalarValue::TimestampMicrosecond(Some(1), Some("Europe/Berlin".into())),
             expect!["None"],

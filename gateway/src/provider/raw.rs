@@ -30,7 +30,7 @@ fn cell_fields() -> Fields {
     Fields::from(vec![
         Field::new(VALUE, DataType::Utf8, true),
         Field::new(BYTES, DataType::Binary, true),
-        Field::new(TIMESTAMP, types::data_type(SqlType::Timestamptz), true),
+        Field::new(TIMESTAMP, types::data_type(SqlType::Timestamptz(None)), true),
     ])
 }
 
@@ -49,7 +49,7 @@ struct FamilyBuilder {
 impl FamilyBuilder {
     fn new() -> Self {
         let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
-        let times = TimestampMicrosecondBuilder::new().with_data_type(types::data_type(SqlType::Timestamptz));
+        let times = TimestampMicrosecondBuilder::new().with_data_type(types::data_type(SqlType::Timestamptz(None)));
         let columns: Vec<Box<dyn ArrayBuilder>> =
             vec![Box::new(StringBuilder::new()), Box::new(BinaryBuilder::new()), Box::new(times)];
         let cells = StructBuilder::new(cell_fields(), columns);

@@ -70,7 +70,7 @@ pub(super) fn layout_of(
             continue;
         };
         let shows = if timed.is_some() { Shows::Timestamp } else { Shows::Value };
-        kinds.push(if timed.is_some() { SqlType::Timestamptz } else { column.kind });
+        kinds.push(if timed.is_some() { SqlType::Timestamptz(None) } else { column.kind });
         match &column.place {
             ColumnPlace::Key(part) => parts.push((part + tenant, place)),
             ColumnPlace::Cell { family, qualifier, encoding } => {

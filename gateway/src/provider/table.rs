@@ -184,7 +184,7 @@ impl KeyspanTable {
         if !matches!(self.form, Form::Rows | Form::Keyed) {
             return None;
         }
-        let time = |column: &Column| types::field_of(&timestamp_column(&column.name), SqlType::Timestamptz, true);
+        let time = |column: &Column| types::field_of(&timestamp_column(&column.name), SqlType::Timestamptz(None), true);
         let own = self.schema.fields().iter().take(self.width).cloned();
         let times = cell_columns(&self.table).map(|column| Arc::new(time(column)));
         let schema = Arc::new(Schema::new(own.chain(times).collect::<Vec<_>>()));

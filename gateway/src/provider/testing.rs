@@ -113,7 +113,7 @@ pub(super) fn flights() -> Arc<Table> {
     let key = vec![
         part("origin", SqlType::Text, false),
         part("dest", SqlType::Text, false),
-        part("at", SqlType::Timestamptz, true),
+        part("at", SqlType::Timestamptz(None), true),
         part("flight", SqlType::Int4, false),
     ];
     let cells =

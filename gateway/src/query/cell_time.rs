@@ -50,7 +50,7 @@ impl ScalarUDFImpl for CellTime {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(crate::pg::types::data_type(SqlType::Timestamptz))
+        Ok(crate::pg::types::data_type(SqlType::Timestamptz(None)))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {

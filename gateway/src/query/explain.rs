@@ -184,7 +184,7 @@ impl Lines {
         let mut line = |label: &str, text: String| self.out.push(format!("{indent}{label}: {}", cut(&text)));
         let coalesced = if about.coalesced { ", coalesced to stay within bounds" } else { "" };
         if let Some(as_of) = scan.as_of() {
-            line("As of", Value::Timestamp(as_of).to_text(SqlType::Timestamptz));
+            line("As of", Value::Timestamp(as_of).to_text(SqlType::Timestamptz(None)));
         }
         line("Access", format!("{}{coalesced}", about.shape));
         line("Ranges", ranges(read.rows.ranges(), scan.in_span()));

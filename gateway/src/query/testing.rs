@@ -43,7 +43,7 @@ pub(crate) fn snapshot() -> Snapshot {
     let columns = vec![
         column(1, "origin", SqlType::Text, Some(0)),
         column(2, "dest", SqlType::Text, Some(1)),
-        column(3, "at", SqlType::Timestamptz, Some(2)),
+        column(3, "at", SqlType::Timestamptz(None), Some(2)),
         column(4, "flight", SqlType::Int4, None),
         column(5, "delay", SqlType::Float8, None),
         column(6, "tail", SqlType::Varchar(Some(10)), None),
@@ -57,7 +57,7 @@ pub(crate) fn snapshot() -> Snapshot {
         parts: vec![
             part("origin", SqlType::Text, false),
             part("dest", SqlType::Text, false),
-            part("at", SqlType::Timestamptz, true),
+            part("at", SqlType::Timestamptz(None), true),
         ],
         salt: 0,
         with_tenant: false,

@@ -59,7 +59,7 @@ impl Takes {
             Self::Text => Ok(value.to_owned()),
             Self::Timestamp if value.trim().is_empty() => Ok(String::new()),
             Self::Timestamp => match timestamp(value) {
-                Some(micros) if micros >= 0 => Ok(Value::Timestamp(micros).to_text(SqlType::Timestamptz)),
+                Some(micros) if micros >= 0 => Ok(Value::Timestamp(micros).to_text(SqlType::Timestamptz(None))),
                 Some(_) => Err(wrong().with_hint("Cells have no timestamp before 1970.")),
                 None => Err(wrong().with_hint("It takes a time such as \"2026-11-01 12:00+00\", or nothing.")),
             },
@@ -104,7 +104,7 @@ impl Takes {
 
 /// A timestamptz in microseconds; `None` for a text that is none, and for the infinities.
 pub(super) fn timestamp(text: &str) -> Option<i64> {
-    match Value::parse(text, SqlType::Timestamptz) {
+    match Value::parse(text, SqlType::Timestamptz(None)) {
         Ok(Value::Timestamp(micros)) if micros != i64::MAX && micros != i64::MIN => Some(micros),
         _ => None,
     }

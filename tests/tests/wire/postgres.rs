@@ -250,6 +250,7 @@ files! { "tests/slt/postgres":
     questions
     regexps
     relational
+    second_digits
     sessions_in_zones
     statistics
     strings

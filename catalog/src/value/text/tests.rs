@@ -103,12 +103,12 @@ fn dates_and_times() {
         ("0001-01-01 00:00:00+00 BC", "0001-01-01 00:00:00+00 BC"),
         ("-infinity", "-infinity"),
     ];
-    check(SqlType::Timestamptz, &times);
-    check(SqlType::Timestamp, &[("2013-01-01 05:15:00.10+02", "2013-01-01 05:15:00.1")]);
+    check(SqlType::Timestamptz(None), &times);
+    check(SqlType::Timestamp(None), &[("2013-01-01 05:15:00.10+02", "2013-01-01 05:15:00.1")]);
     let beyond = ["2013-01-01 25:00", "2013-01-01 12:60", "300000-01-01", "4714-11-24 00:00:00+01 BC"];
-    refused(SqlType::Timestamptz, ErrorKind::OutOfRange, &beyond);
+    refused(SqlType::Timestamptz(None), ErrorKind::OutOfRange, &beyond);
     refused(
-        SqlType::Timestamptz,
+        SqlType::Timestamptz(None),
         ErrorKind::BadValue,
         &["2013-01-01 5", "2013-01-01 05:00 Mars", "2013-01-01 05:00+x"],
     );

@@ -21,10 +21,10 @@ use keyspan_catalog::{SqlType, Value, value::array};
 pub fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
     Ok(match kind {
         SqlType::Date => Value::Date(date(text, input)?),
-        SqlType::Time => Value::Time(time(text, input)?),
-        SqlType::Timestamp => Value::Timestamp(timestamp(text, false, input)?),
-        SqlType::Timestamptz => Value::Timestamp(timestamp(text, true, input)?),
-        SqlType::Interval => Value::Interval(spans::parse(text, input.style)?),
+        SqlType::Time(_) => Value::Time(time(text, input)?),
+        SqlType::Timestamp(_) => Value::Timestamp(timestamp(text, false, input)?),
+        SqlType::Timestamptz(_) => Value::Timestamp(timestamp(text, true, input)?),
+        SqlType::Interval(_) => Value::Interval(spans::parse(text, input.style)?),
         SqlType::Array(item) if is_styled(item.kind()) => {
             let items = array::items(text)?;
             if items.len() > array::ARRAY_ITEMS_MAX {
@@ -41,7 +41,7 @@ pub fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
 /// Whether settings say how values of a type are read.
 fn is_styled(kind: SqlType) -> bool {
     use SqlType::{Date, Interval, Time, Timestamp, Timestamptz};
-    matches!(kind, Date | Time | Timestamp | Timestamptz | Interval)
+    matches!(kind, Date | Time(_) | Timestamp(_) | Timestamptz(_) | Interval(_))
 }
 
 /// A value as text; empty for NULL. A `real` needs its type to print its shortest form.
@@ -49,7 +49,9 @@ pub fn text(value: &Value, kind: SqlType, style: &Style) -> String {
     let mut out = BytesMut::new();
     match value {
         Value::Date(days) => encode::date(*days, style, &mut out),
-        Value::Timestamp(micros) => encode::timestamp(*micros, kind == SqlType::Timestamptz, style, &mut out),
+        Value::Timestamp(micros) => {
+            encode::timestamp(*micros, matches!(kind, SqlType::Timestamptz(_)), style, &mut out)
+        }
         Value::Interval(span) => encode::interval(span.months, span.days, span.micros, style, &mut out),
         Value::Bytes(bytes) if style.bytea_escape => encode::escaped(bytes, &mut out),
         Value::Float(float) if style.extra_float_digits <= 0 => {

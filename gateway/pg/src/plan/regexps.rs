@@ -5,6 +5,7 @@
 use crate::{
     error::{SqlError, SqlState},
     functions::{
+        bounded::ResultBytes,
         int_of,
         scalar_function::{
             self, Call, RowFunction, external, returns_boolean, returns_integer, returns_text, returns_texts, strict,
@@ -134,12 +135,26 @@ fn pattern(call: &Call, flags: &str) -> Result<Pattern> {
     Pattern::new(&argument(call, 1)?, flags).map_err(external)
 }
 
-/// The matches of a call's pattern in its text from a character on.
-fn matches_from(call: &Call, flags: &str, start: usize, most: usize) -> Result<(String, usize, Vec<Match>)> {
-    let subject = argument(call, 0)?;
-    let from = subject.char_indices().nth(start - 1).map_or(subject.len(), |(at, _)| at);
-    let found = pattern(call, flags)?.matches(&subject[from..], most).map_err(external)?;
-    Ok((subject, from, found))
+/// The byte at which a character of a text begins; the text's end where it has fewer.
+fn byte_of(subject: &str, character: usize) -> usize {
+    subject.char_indices().nth(character - 1).map_or(subject.len(), |(at, _)| at)
+}
+
+/// Hands on the matches of a pattern: [`Pattern::each_match`] with errors of functions.
+fn each_match(
+    pattern: &Pattern,
+    text: &str,
+    most: usize,
+    mut take: impl FnMut(usize, Match) -> Result<()>,
+) -> Result<()> {
+    /// An error of the pattern or of what is made of its matches.
+    struct Failed(datafusion::error::DataFusionError);
+    impl From<SqlError> for Failed {
+        fn from(error: SqlError) -> Self {
+            Self(external(error))
+        }
+    }
+    pattern.each_match(text, most, |number, found| take(number, found).map_err(Failed)).map_err(|Failed(error)| error)
 }
 
 fn all() -> [RowFunction; 6] {
@@ -154,11 +169,18 @@ fn all() -> [RowFunction; 6] {
         }),
         strict("keyspan_regexp_count", 2..=4, returns_integer, |call| {
             let start = number(call, 2, "start", 1)?;
-            let (_, _, found) = matches_from(call, &argument(call, 3)?, start, usize::MAX)?;
-            Ok(ScalarValue::Int32(i32::try_from(found.len()).ok()))
+            let subject = argument(call, 0)?;
+            let mut count = 0_i32;
+            let pattern = pattern(call, &argument(call, 3)?)?;
+            each_match(&pattern, &subject[byte_of(&subject, start)..], usize::MAX, |_, _| {
+                count = count.saturating_add(1);
+                Ok(())
+            })?;
+            Ok(ScalarValue::Int32(Some(count)))
         }),
         strict("keyspan_regexp_match", 2..=3, returns_texts, |call| {
-            let (subject, _, found) = matches_from(call, &argument(call, 2)?, 1, 1)?;
+            let subject = argument(call, 0)?;
+            let found = pattern(call, &argument(call, 2)?)?.matches(&subject, 1).map_err(external)?;
             let Some(found) = found.first() else { return ScalarValue::try_from(call.returns.data_type()) };
             let groups = found.iter().skip(usize::from(found.len() > 1));
             Ok(text_list(groups.map(|group| group.clone().map(|group| subject[group].to_owned()))))
@@ -167,8 +189,15 @@ fn all() -> [RowFunction; 6] {
             let (start, nth) = (number(call, 2, "start", 1)?, number(call, 3, "n", 1)?);
             let end = call.values.get(4).and_then(int_of).unwrap_or(0) == 1;
             let group = call.values.get(6).map_or(Ok(0), |_| number(call, 6, "subexpr", 0))?;
-            let (subject, from, found) = matches_from(call, &argument(call, 5)?, start, nth)?;
-            let place = found.get(nth - 1).and_then(|found| found.get(group).cloned().flatten());
+            let subject = argument(call, 0)?;
+            let from = byte_of(&subject, start);
+            let mut place = None;
+            each_match(&pattern(call, &argument(call, 5)?)?, &subject[from..], nth, |number, found| {
+                if number + 1 == nth {
+                    place = found.get(group).cloned().flatten();
+                }
+                Ok(())
+            })?;
             let place = place.map_or(0, |range| {
                 let at = from + if end { range.end } else { range.start };
                 subject[..at].chars().count() + 1
@@ -185,44 +214,61 @@ fn all() -> [RowFunction; 6] {
                 false => usize::from(!flags.contains('g')),
             };
             let most = if nth == 0 { usize::MAX } else { nth };
-            let (subject, from, found) = matches_from(call, &flags, start, most)?;
-            let replacement = argument(call, 2)?;
-            let most_bytes = crate::functions::bounded::ResultBytes::within(call.options);
-            let mut out = subject[..from].to_owned();
+            let (subject, replacement) = (argument(call, 0)?, argument(call, 2)?);
+            let from = byte_of(&subject, start);
             let (rest, mut done) = (&subject[from..], 0);
-            for found in found.iter().skip(nth.saturating_sub(1)) {
-                let Some(whole) = found.first().cloned().flatten() else { continue };
-                out.push_str(&rest[done..whole.start]);
-                replace(&replacement, rest, found, &mut out);
-                most_bytes.check("regexp_replace", out.len() as u64)?;
+            let mut out = Bounded { text: subject[..from].to_owned(), most: ResultBytes::within(call.options) };
+            each_match(&pattern(call, &flags)?, rest, most, |number, found| {
+                let Some(whole) = found.first().cloned().flatten().filter(|_| number + 1 >= nth) else {
+                    return Ok(());
+                };
+                out.push(&rest[done..whole.start])?;
+                let mut more = 0;
+                pieces(&replacement, rest, &found, |piece| more += piece.len());
+                out.check(more)?;
+                pieces(&replacement, rest, &found, |piece| out.text.push_str(piece));
                 done = whole.end;
-            }
-            out.push_str(&rest[done..]);
-            Ok(ScalarValue::Utf8View(Some(out)))
+                Ok(())
+            })?;
+            out.push(&rest[done..])?;
+            Ok(ScalarValue::Utf8View(Some(out.text)))
         }),
     ]
 }
 
-/// Writes a replacement: `\1` is a group, `\&` all that matched.
-fn replace(replacement: &str, text: &str, found: &Match, out: &mut String) {
-    let mut chars = replacement.chars();
-    while let Some(c) = chars.next() {
-        let group = match (c, chars.as_str().chars().next()) {
-            ('\\', Some('&')) => Some(0),
-            ('\\', Some(digit @ '1'..='9')) => digit.to_digit(10).map(|digit| digit as usize),
-            ('\\', Some('\\')) => {
-                chars.next();
-                out.push('\\');
-                continue;
-            }
-            _ => None,
-        };
-        match group {
-            Some(group) => {
-                chars.next();
-                out.push_str(found.get(group).cloned().flatten().map_or("", |range| &text[range]));
-            }
-            None => out.push(c),
-        }
+/// A text that grows up to a bound.
+struct Bounded {
+    text: String,
+    most: ResultBytes,
+}
+
+impl Bounded {
+    fn check(&self, more: usize) -> Result<()> {
+        self.most.check("regexp_replace", (self.text.len() + more) as u64)
     }
+
+    fn push(&mut self, more: &str) -> Result<()> {
+        self.check(more.len())?;
+        self.text.push_str(more);
+        Ok(())
+    }
+}
+
+/// Hands on the pieces of a replacement: `\1` is a group, `\&` all that matched.
+fn pieces<'a>(replacement: &'a str, text: &'a str, found: &Match, mut take: impl FnMut(&'a str)) {
+    let group = |number: usize| found.get(number).cloned().flatten().map_or("", |range| &text[range]);
+    let mut rest = replacement;
+    while let Some(at) = rest.find('\\') {
+        take(&rest[..at]);
+        // A backslash takes one ASCII character, or stands for itself.
+        let (taken, piece) = match rest.as_bytes().get(at + 1) {
+            Some(b'&') => (2, group(0)),
+            Some(digit @ b'1'..=b'9') => (2, group(usize::from(digit - b'0'))),
+            Some(b'\\') => (2, "\\"),
+            _ => (1, "\\"),
+        };
+        take(piece);
+        rest = &rest[at + taken..];
+    }
+    take(rest);
 }

@@ -3,7 +3,7 @@
 
 use super::{
     build::{call, is_quoted, parsed_expr},
-    hypothetical,
+    hypothetical, times,
 };
 use crate::{
     error::{Result, SqlError},
@@ -11,7 +11,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, TypedString, UnaryOperator, Value,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
     ValueWithSpan,
 };
 
@@ -95,7 +95,7 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::Case { .. } => Ok(typed_first(expr)),
         Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
         Expr::IsNotDistinctFrom(left, right) => Ok(distinct(left, right, NOT_DISTINCT_FROM)),
-        Expr::Interval(interval) => of_interval(interval),
+        Expr::Interval(interval) => times::of_interval(interval),
         Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } => {
             Ok(substring_of_pattern(expr, pattern))
         }
@@ -103,13 +103,8 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             Ok(Some(similar_to(*negated, expr, pattern, escape_char.as_ref())))
         }
         Expr::Like { .. } | Expr::ILike { .. } => Ok(like(expr)),
-        Expr::Cast { data_type, .. } => Ok(rounded_cast(expr, data_type)),
-        Expr::TypedString(TypedString { data_type: DataType::Interval { fields, precision }, value, .. })
-            if fields.is_some() || precision.is_some() =>
-        {
-            let written = value.value.clone().into_string().unwrap_or_default();
-            Ok(Some(with_fields("interval_of_fields", text(&written), fields.as_ref(), *precision)))
-        }
+        Expr::Cast { data_type, .. } => Ok(times::rounded_cast(expr, data_type)),
+        Expr::TypedString(typed) => Ok(times::of_typed_string(typed)),
         _ => Ok(None),
     }
 }
@@ -229,39 +224,6 @@ fn like(expr: &Expr) -> Option<Expr> {
     Some(new)
 }
 
-/// A cast to `timestamp(n)` or `time(n)`: whatever it casts, it rounds to the digits that the type names.
-fn rounded_cast(expr: &Expr, data_type: &DataType) -> Option<Expr> {
-    match data_type {
-        DataType::Timestamp(Some(digits), zone) => Some(rounded(expr, DataType::Timestamp(None, *zone), *digits)),
-        DataType::Time(Some(digits), zone) => Some(rounded(expr, DataType::Time(None, *zone), *digits)),
-        DataType::Interval { fields: None, precision: None } => None,
-        DataType::Interval { fields, precision } => {
-            let Expr::Cast { expr: of, .. } = expr else { return None };
-            if let Expr::Value(value) = of.as_ref()
-                && let Value::SingleQuotedString(written) = &value.value
-            {
-                return Some(with_fields("interval_of_fields", text(written), fields.as_ref(), *precision));
-            }
-            let mut bare = expr.clone();
-            if let Expr::Cast { data_type, .. } = &mut bare {
-                *data_type = DataType::Interval { fields: None, precision: None };
-            }
-            Some(with_fields("interval_limited", bare, fields.as_ref(), *precision))
-        }
-        _ => None,
-    }
-}
-
-/// An interval of a type with fields or digits: `INTERVAL DAY TO SECOND(2)`.
-fn with_fields(function: &str, of: Expr, fields: Option<&impl ToString>, precision: Option<u64>) -> Expr {
-    let words = fields.map_or_else(|| "SECOND".to_owned(), ToString::to_string);
-    let (first, last) = words.split_once(" TO ").unwrap_or((&words, &words));
-    // Without fields, all are there.
-    let first = if fields.is_none() { "YEAR" } else { first };
-    let digits = Expr::Value(Value::Number(precision.unwrap_or(6).to_string(), false).into());
-    call(function, [of, text(first), text(last), digits])
-}
-
 /// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
 fn unequal_to_all(left: &Expr, right: &Expr) -> Expr {
     custom(left, named_operator(UNEQUAL_TO_ALL), right)
@@ -362,40 +324,6 @@ fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result
     ))
 }
 
-fn rounded(expr: &Expr, bare: DataType, digits: u64) -> Expr {
-    let mut cast = expr.clone();
-    if let Expr::Cast { data_type, .. } = &mut cast {
-        *data_type = bare;
-    }
-    if digits >= 6 {
-        return cast;
-    }
-    let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
-    call("time_rounded", [cast, digits])
-}
-
-/// An interval that DataFusion's parser rejects, as a cast, which reads whatever PostgreSQL reads.
-fn of_interval(interval: &datafusion::sql::sqlparser::ast::Interval) -> Result<Option<Expr>> {
-    let Expr::Value(value) = interval.value.as_ref() else { return Ok(None) };
-    let Value::SingleQuotedString(written) = &value.value else { return Ok(None) };
-    if let Some(first) = &interval.leading_field {
-        let last = interval.last_field.as_ref().unwrap_or(first);
-        let digits = interval.fractional_seconds_precision.or(interval.leading_precision).unwrap_or(6);
-        let digits = Expr::Value(Value::Number(digits.to_string(), false).into());
-        let words = [first, last].map(|field| text(&field.to_string()));
-        let [first, last] = words;
-        return Ok(Some(call("interval_of_fields", [text(written), first, last, digits])));
-    }
-    // A sign or a fraction is not read alike in all styles and by both parsers.
-    let known = written.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b' ')
-        && arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(written).is_ok()
-        && written.bytes().any(|byte| byte.is_ascii_alphabetic());
-    if known {
-        return Ok(None);
-    }
-    parsed_expr(&format!("CAST({} AS INTERVAL)", text(written))).map(Some)
-}
-
 fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let expr = |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
@@ -422,7 +350,7 @@ const FUNCTIONS: [(&str, FunctionRule); 17] = [
     ("json_object_agg", |function| of_json_object_agg(function, DataType::JSON)),
     ("jsonb_agg", |function| of_json_array_agg(function, DataType::JSONB)),
     ("jsonb_object_agg", |function| of_json_object_agg(function, DataType::JSONB)),
-    ("make_interval", of_make_interval),
+    ("make_interval", times::of_make_interval),
     ("mod", of_mod),
     ("mode", of_ordered_set),
     ("percent_rank", hypothetical::rewritten),
@@ -576,29 +504,4 @@ fn call_arguments(expr: Expr) -> FunctionArguments {
         Expr::Function(function) => function.args,
         _ => FunctionArguments::None,
     }
-}
-
-/// `make_interval(days => 10)`: arguments by their names, in order.
-fn of_make_interval(function: &Function) -> Result<Option<Expr>> {
-    const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
-    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
-    if !list.args.iter().any(|argument| matches!(argument, FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. })) {
-        return Ok(None);
-    }
-    let mut all: Vec<String> = vec!["0".to_owned(); NAMES.len()];
-    for (at, argument) in list.args.iter().enumerate() {
-        let (place, value) = match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => (Some(at), expr),
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
-                (NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known)), expr)
-            }
-            FunctionArg::ExprNamed { name, arg: FunctionArgExpr::Expr(expr), .. } => {
-                (NAMES.iter().position(|known| name.to_string().eq_ignore_ascii_case(known)), expr)
-            }
-            _ => return Ok(None),
-        };
-        let Some(slot) = place.and_then(|place| all.get_mut(place)) else { return Ok(None) };
-        *slot = value.to_string();
-    }
-    parsed_expr(&format!("make_interval({})", all.join(", "))).map(Some)
 }

@@ -34,8 +34,8 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
         ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
-        (Value::Time(micros), SqlType::Time) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
-        (Value::Interval(Interval { months, days, micros }), SqlType::Interval) => micros
+        (Value::Time(micros), SqlType::Time(_)) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
+        (Value::Interval(Interval { months, days, micros }), SqlType::Interval(_)) => micros
             .checked_mul(1_000)
             .map(|nanos| ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(*months, *days, nanos)))),
         (Value::Array(items), SqlType::Array(item)) => {
@@ -44,8 +44,10 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
             Some(ScalarValue::List(ScalarValue::new_list_nullable(&items, &types::data_type(kind))))
         }
         (Value::Date(days), SqlType::Date) => Some(ScalarValue::Date32(Some(*days))),
-        (Value::Timestamp(micros), SqlType::Timestamp) => Some(ScalarValue::TimestampMicrosecond(Some(*micros), None)),
-        (Value::Timestamp(micros), SqlType::Timestamptz) => {
+        (Value::Timestamp(micros), SqlType::Timestamp(_)) => {
+            Some(ScalarValue::TimestampMicrosecond(Some(*micros), None))
+        }
+        (Value::Timestamp(micros), SqlType::Timestamptz(_)) => {
             Some(ScalarValue::TimestampMicrosecond(Some(*micros), Some(types::UTC.into())))
         }
         (Value::Uuid(bytes), SqlType::Uuid) => Some(ScalarValue::FixedSizeBinary(16, Some(bytes.to_vec()))),
@@ -174,11 +176,11 @@ mod tests {
             (Value::Text("é".into()), SqlType::Jsonb),
             (Value::Bytes(Bytes::from_static(b"\0\xff")), SqlType::Bytea),
             (Value::Date(-1), SqlType::Date),
-            (Value::Timestamp(i64::MIN), SqlType::Timestamp),
-            (Value::Timestamp(i64::MAX), SqlType::Timestamptz),
+            (Value::Timestamp(i64::MIN), SqlType::Timestamp(None)),
+            (Value::Timestamp(i64::MAX), SqlType::Timestamptz(None)),
             (Value::Uuid([7; 16]), SqlType::Uuid),
-            (Value::Time(86_400_000_000), SqlType::Time),
-            (Value::Interval(Interval { months: -1, days: 2, micros: -3 }), SqlType::Interval),
+            (Value::Time(86_400_000_000), SqlType::Time(None)),
+            (Value::Interval(Interval { months: -1, days: 2, micros: -3 }), SqlType::Interval(None)),
             (Value::Array(vec![Value::Int(1), Value::Null]), SqlType::Array(ItemType::Int4)),
             (Value::Array(Vec::new()), SqlType::Array(ItemType::Jsonb)),
         ];

@@ -34,7 +34,7 @@ fn metrics(change: impl FnOnce(&mut Table)) -> Arc<Table> {
     let part = |name: &str, kind, descending| KeyPart { name: name.into(), kind, descending };
     let key = vec![
         part("host", SqlType::Text, false),
-        part("at", SqlType::Timestamptz, true),
+        part("at", SqlType::Timestamptz(None), true),
         part("n", SqlType::Int4, false),
     ];
     let cells = [
@@ -48,7 +48,7 @@ fn metrics(change: impl FnOnce(&mut Table)) -> Arc<Table> {
         ("tag", SqlType::Varchar(Some(8)), "logs"),
         ("raw", SqlType::Bytea, "logs"),
         ("day", SqlType::Date, "m"),
-        ("seen", SqlType::Timestamp, "m"),
+        ("seen", SqlType::Timestamp(None), "m"),
         ("id", SqlType::Uuid, "m"),
         ("doc", SqlType::Jsonb, "logs"),
         ("price", SqlType::Numeric { precision: 9, scale: 2 }, "m"),

@@ -221,7 +221,7 @@ async fn explain_tells_what_becomes_of_buckets() {
 
 #[tokio::test]
 async fn a_key_part_that_is_nan_is_constant() {
-    let key = vec![part("weight", SqlType::Float8, false), part("at", SqlType::Timestamptz, true)];
+    let key = vec![part("weight", SqlType::Float8, false), part("at", SqlType::Timestamptz(None), true)];
     let salted = table("weights", KeyEncoding::Ordered, key, &[("v", SqlType::Int8, "m")]);
     let world = World::of(vec![with(&salted, |table| table.key.salt = 16)]).await;
     for (n, weight) in [f64::NAN, f64::NEG_INFINITY, f64::NAN].into_iter().enumerate() {

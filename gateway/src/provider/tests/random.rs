@@ -33,7 +33,7 @@ fn values(kind: SqlType) -> Vec<Value> {
         }
         SqlType::Bytea => texts.map(|text| Value::Bytes(Bytes::copy_from_slice(text.as_bytes()))).to_vec(),
         SqlType::Date => [-1, 0, 1, 15_000].map(Value::Date).to_vec(),
-        SqlType::Timestamptz | SqlType::Timestamp => {
+        SqlType::Timestamptz(_) | SqlType::Timestamp(_) => {
             [-1, 0, 1, 86_400_000_000, 1_357_095_845_000_000].map(Value::Timestamp).to_vec()
         }
         SqlType::Uuid => [[0; 16], [1; 16], [255; 16]].map(Value::Uuid).to_vec(),
@@ -52,8 +52,8 @@ fn part() -> impl Strategy<Value = (SqlType, bool)> {
         SqlType::Text,
         SqlType::Bytea,
         SqlType::Date,
-        SqlType::Timestamptz,
-        SqlType::Timestamp,
+        SqlType::Timestamptz(None),
+        SqlType::Timestamp(None),
         SqlType::Uuid,
     ];
     (select(kinds), any::<bool>())
@@ -98,10 +98,10 @@ fn widened(column: Expr, kind: SqlType, value: i64) -> Option<(Expr, Expr)> {
             cast(column, DataType::Decimal128(20, 3)),
             lit(ScalarValue::Decimal128(Some(i128::from(value) * 5), 20, 3)),
         ),
-        SqlType::Timestamptz if value % 2 == 0 => {
+        SqlType::Timestamptz(_) if value % 2 == 0 => {
             (cast(column, DataType::Date32), lit(ScalarValue::Date32(Some(i32::try_from(value).ok()?))))
         }
-        SqlType::Timestamptz => {
+        SqlType::Timestamptz(_) => {
             let nanos = ScalarValue::TimestampNanosecond(Some(value * 500), Some(types::UTC.into()));
             (cast(column, utc(arrow::datatypes::TimeUnit::Nanosecond)), lit(nanos))
         }

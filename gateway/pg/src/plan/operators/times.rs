@@ -41,7 +41,7 @@ fn clocks(left: Expr, right: Expr, op: &Sql, schema: &DFSchema) -> Result<(Expr,
     let minus = matches!(op, Sql::Minus);
     Ok(match (is_time(&left), is_time(&right)) {
         (true, true) if !minus => {
-            let name = types::type_name(keyspan_catalog::SqlType::Time);
+            let name = types::type_name(keyspan_catalog::SqlType::Time(None));
             let message = format!("operator is not unique: {name} + {name}");
             let error = crate::error::SqlError::new(crate::error::SqlState::AMBIGUOUS_FUNCTION, message)
                 .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts.");
