@@ -42,6 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The files' comments are in the dialect of protos, which rustdoc misreads.
         .disable_comments(["."])
         .build_transport(false)
+        // A server that implements a part of the API answers UNIMPLEMENTED to the rest.
+        .generate_default_stubs(true)
         .out_dir(&all)
         .compile_fds(
             protox::Compiler::with_file_resolver(resolver)

@@ -2457,156 +2457,210 @@ pub mod bigtable_table_admin_server {
         async fn create_table(
             &self,
             request: tonic::Request<super::CreateTableRequest>,
-        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn create_table_from_snapshot(
             &self,
             request: tonic::Request<super::CreateTableFromSnapshotRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list_tables(
             &self,
             request: tonic::Request<super::ListTablesRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListTablesResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_table(
             &self,
             request: tonic::Request<super::GetTableRequest>,
-        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn update_table(
             &self,
             request: tonic::Request<super::UpdateTableRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_table(
             &self,
             request: tonic::Request<super::DeleteTableRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn undelete_table(
             &self,
             request: tonic::Request<super::UndeleteTableRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn create_authorized_view(
             &self,
             request: tonic::Request<super::CreateAuthorizedViewRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list_authorized_views(
             &self,
             request: tonic::Request<super::ListAuthorizedViewsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListAuthorizedViewsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_authorized_view(
             &self,
             request: tonic::Request<super::GetAuthorizedViewRequest>,
-        ) -> std::result::Result<tonic::Response<super::AuthorizedView>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::AuthorizedView>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn update_authorized_view(
             &self,
             request: tonic::Request<super::UpdateAuthorizedViewRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_authorized_view(
             &self,
             request: tonic::Request<super::DeleteAuthorizedViewRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn modify_column_families(
             &self,
             request: tonic::Request<super::ModifyColumnFamiliesRequest>,
-        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Table>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn drop_row_range(
             &self,
             request: tonic::Request<super::DropRowRangeRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn generate_consistency_token(
             &self,
             request: tonic::Request<super::GenerateConsistencyTokenRequest>,
         ) -> std::result::Result<
             tonic::Response<super::GenerateConsistencyTokenResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn check_consistency(
             &self,
             request: tonic::Request<super::CheckConsistencyRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CheckConsistencyResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn snapshot_table(
             &self,
             request: tonic::Request<super::SnapshotTableRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_snapshot(
             &self,
             request: tonic::Request<super::GetSnapshotRequest>,
-        ) -> std::result::Result<tonic::Response<super::Snapshot>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Snapshot>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list_snapshots(
             &self,
             request: tonic::Request<super::ListSnapshotsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListSnapshotsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_snapshot(
             &self,
             request: tonic::Request<super::DeleteSnapshotRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn create_backup(
             &self,
             request: tonic::Request<super::CreateBackupRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_backup(
             &self,
             request: tonic::Request<super::GetBackupRequest>,
-        ) -> std::result::Result<tonic::Response<super::Backup>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Backup>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn update_backup(
             &self,
             request: tonic::Request<super::UpdateBackupRequest>,
-        ) -> std::result::Result<tonic::Response<super::Backup>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Backup>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_backup(
             &self,
             request: tonic::Request<super::DeleteBackupRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list_backups(
             &self,
             request: tonic::Request<super::ListBackupsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListBackupsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn restore_table(
             &self,
             request: tonic::Request<super::RestoreTableRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn copy_backup(
             &self,
             request: tonic::Request<super::CopyBackupRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_iam_policy(
             &self,
             request: tonic::Request<
@@ -2615,7 +2669,9 @@ pub mod bigtable_table_admin_server {
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::iam::v1::Policy>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn set_iam_policy(
             &self,
             request: tonic::Request<
@@ -2624,7 +2680,9 @@ pub mod bigtable_table_admin_server {
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::iam::v1::Policy>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn test_iam_permissions(
             &self,
             request: tonic::Request<
@@ -2635,36 +2693,48 @@ pub mod bigtable_table_admin_server {
                 super::super::super::super::iam::v1::TestIamPermissionsResponse,
             >,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn create_schema_bundle(
             &self,
             request: tonic::Request<super::CreateSchemaBundleRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn update_schema_bundle(
             &self,
             request: tonic::Request<super::UpdateSchemaBundleRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::super::longrunning::Operation>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_schema_bundle(
             &self,
             request: tonic::Request<super::GetSchemaBundleRequest>,
-        ) -> std::result::Result<tonic::Response<super::SchemaBundle>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::SchemaBundle>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list_schema_bundles(
             &self,
             request: tonic::Request<super::ListSchemaBundlesRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListSchemaBundlesResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_schema_bundle(
             &self,
             request: tonic::Request<super::DeleteSchemaBundleRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
     }
     #[derive(Debug)]
     pub struct BigtableTableAdminServer<T> {

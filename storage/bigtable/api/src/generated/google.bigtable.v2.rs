@@ -1542,119 +1542,107 @@ pub mod bigtable_server {
     /// Generated trait containing gRPC methods that should be implemented for use with BigtableServer.
     #[async_trait]
     pub trait Bigtable: std::marker::Send + std::marker::Sync + 'static {
-        /// Server streaming response type for the ReadRows method.
-        type ReadRowsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ReadRowsResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
         async fn read_rows(
             &self,
             request: tonic::Request<super::ReadRowsRequest>,
-        ) -> std::result::Result<tonic::Response<Self::ReadRowsStream>, tonic::Status>;
-        /// Server streaming response type for the SampleRowKeys method.
-        type SampleRowKeysStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::SampleRowKeysResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::ReadRowsResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn sample_row_keys(
             &self,
             request: tonic::Request<super::SampleRowKeysRequest>,
         ) -> std::result::Result<
-            tonic::Response<Self::SampleRowKeysStream>,
+            tonic::Response<BoxStream<super::SampleRowKeysResponse>>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn mutate_row(
             &self,
             request: tonic::Request<super::MutateRowRequest>,
         ) -> std::result::Result<
             tonic::Response<super::MutateRowResponse>,
             tonic::Status,
-        >;
-        /// Server streaming response type for the MutateRows method.
-        type MutateRowsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::MutateRowsResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn mutate_rows(
             &self,
             request: tonic::Request<super::MutateRowsRequest>,
-        ) -> std::result::Result<tonic::Response<Self::MutateRowsStream>, tonic::Status>;
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::MutateRowsResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn check_and_mutate_row(
             &self,
             request: tonic::Request<super::CheckAndMutateRowRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CheckAndMutateRowResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn ping_and_warm(
             &self,
             request: tonic::Request<super::PingAndWarmRequest>,
         ) -> std::result::Result<
             tonic::Response<super::PingAndWarmResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn read_modify_write_row(
             &self,
             request: tonic::Request<super::ReadModifyWriteRowRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ReadModifyWriteRowResponse>,
             tonic::Status,
-        >;
-        /// Server streaming response type for the GenerateInitialChangeStreamPartitions method.
-        type GenerateInitialChangeStreamPartitionsStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<
-                    super::GenerateInitialChangeStreamPartitionsResponse,
-                    tonic::Status,
-                >,
-            >
-            + std::marker::Send
-            + 'static;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn generate_initial_change_stream_partitions(
             &self,
             request: tonic::Request<super::GenerateInitialChangeStreamPartitionsRequest>,
         ) -> std::result::Result<
-            tonic::Response<Self::GenerateInitialChangeStreamPartitionsStream>,
+            tonic::Response<
+                BoxStream<super::GenerateInitialChangeStreamPartitionsResponse>,
+            >,
             tonic::Status,
-        >;
-        /// Server streaming response type for the ReadChangeStream method.
-        type ReadChangeStreamStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<
-                    super::ReadChangeStreamResponse,
-                    tonic::Status,
-                >,
-            >
-            + std::marker::Send
-            + 'static;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn read_change_stream(
             &self,
             request: tonic::Request<super::ReadChangeStreamRequest>,
         ) -> std::result::Result<
-            tonic::Response<Self::ReadChangeStreamStream>,
+            tonic::Response<BoxStream<super::ReadChangeStreamResponse>>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn prepare_query(
             &self,
             request: tonic::Request<super::PrepareQueryRequest>,
         ) -> std::result::Result<
             tonic::Response<super::PrepareQueryResponse>,
             tonic::Status,
-        >;
-        /// Server streaming response type for the ExecuteQuery method.
-        type ExecuteQueryStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::ExecuteQueryResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn execute_query(
             &self,
             request: tonic::Request<super::ExecuteQueryRequest>,
         ) -> std::result::Result<
-            tonic::Response<Self::ExecuteQueryStream>,
+            tonic::Response<BoxStream<super::ExecuteQueryResponse>>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
     }
     #[derive(Debug)]
     pub struct BigtableServer<T> {
@@ -1740,7 +1728,7 @@ pub mod bigtable_server {
                     > tonic::server::ServerStreamingService<super::ReadRowsRequest>
                     for ReadRowsSvc<T> {
                         type Response = super::ReadRowsResponse;
-                        type ResponseStream = T::ReadRowsStream;
+                        type ResponseStream = BoxStream<super::ReadRowsResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -1786,7 +1774,7 @@ pub mod bigtable_server {
                     > tonic::server::ServerStreamingService<super::SampleRowKeysRequest>
                     for SampleRowKeysSvc<T> {
                         type Response = super::SampleRowKeysResponse;
-                        type ResponseStream = T::SampleRowKeysStream;
+                        type ResponseStream = BoxStream<super::SampleRowKeysResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -1877,7 +1865,7 @@ pub mod bigtable_server {
                     > tonic::server::ServerStreamingService<super::MutateRowsRequest>
                     for MutateRowsSvc<T> {
                         type Response = super::MutateRowsResponse;
-                        type ResponseStream = T::MutateRowsStream;
+                        type ResponseStream = BoxStream<super::MutateRowsResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -2062,7 +2050,9 @@ pub mod bigtable_server {
                         super::GenerateInitialChangeStreamPartitionsRequest,
                     > for GenerateInitialChangeStreamPartitionsSvc<T> {
                         type Response = super::GenerateInitialChangeStreamPartitionsResponse;
-                        type ResponseStream = T::GenerateInitialChangeStreamPartitionsStream;
+                        type ResponseStream = BoxStream<
+                            super::GenerateInitialChangeStreamPartitionsResponse,
+                        >;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -2115,7 +2105,7 @@ pub mod bigtable_server {
                         super::ReadChangeStreamRequest,
                     > for ReadChangeStreamSvc<T> {
                         type Response = super::ReadChangeStreamResponse;
-                        type ResponseStream = T::ReadChangeStreamStream;
+                        type ResponseStream = BoxStream<super::ReadChangeStreamResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,
@@ -2206,7 +2196,7 @@ pub mod bigtable_server {
                     > tonic::server::ServerStreamingService<super::ExecuteQueryRequest>
                     for ExecuteQuerySvc<T> {
                         type Response = super::ExecuteQueryResponse;
-                        type ResponseStream = T::ExecuteQueryStream;
+                        type ResponseStream = BoxStream<super::ExecuteQueryResponse>;
                         type Future = BoxFuture<
                             tonic::Response<Self::ResponseStream>,
                             tonic::Status,

@@ -390,18 +390,24 @@ pub mod iam_policy_server {
         async fn set_iam_policy(
             &self,
             request: tonic::Request<super::SetIamPolicyRequest>,
-        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_iam_policy(
             &self,
             request: tonic::Request<super::GetIamPolicyRequest>,
-        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Policy>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn test_iam_permissions(
             &self,
             request: tonic::Request<super::TestIamPermissionsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::TestIamPermissionsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
     }
     #[derive(Debug)]
     pub struct IamPolicyServer<T> {

@@ -290,23 +290,33 @@ pub mod operations_server {
         ) -> std::result::Result<
             tonic::Response<super::ListOperationsResponse>,
             tonic::Status,
-        >;
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn get_operation(
             &self,
             request: tonic::Request<super::GetOperationRequest>,
-        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn delete_operation(
             &self,
             request: tonic::Request<super::DeleteOperationRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn cancel_operation(
             &self,
             request: tonic::Request<super::CancelOperationRequest>,
-        ) -> std::result::Result<tonic::Response<()>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn wait_operation(
             &self,
             request: tonic::Request<super::WaitOperationRequest>,
-        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
     }
     #[derive(Debug)]
     pub struct OperationsServer<T> {
