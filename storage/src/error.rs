@@ -30,6 +30,10 @@ pub enum ErrorKind {
     Locked,
     /// The store has stopped, after a failed sync or because it was closed: start it again.
     Unavailable,
+    /// The server of a remote store cannot be reached, or did not say what became of the request: try again later.
+    Unreachable,
+    /// The server of a remote store refuses this client: its operator has to permit it.
+    Forbidden,
     /// The operating system refused.
     Io,
     /// The backend cannot do this.
@@ -143,6 +147,12 @@ pub enum Error {
     /// The store has stopped.
     #[error("the store has stopped: {0}")]
     Unavailable(String),
+    /// The server of a remote store cannot be reached, or a write's outcome is not known.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server of a remote store refuses this client.
+    #[error("{0}")]
+    Forbidden(String),
     /// The operating system refused.
     #[error("cannot {action} {path}")]
     Io {
@@ -186,6 +196,8 @@ impl Error {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Unreachable(_) => ErrorKind::Unreachable,
+            Self::Forbidden(_) => ErrorKind::Forbidden,
             Self::Io { .. } => ErrorKind::Io,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::NoHistory => ErrorKind::NoHistory,

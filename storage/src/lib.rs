@@ -65,6 +65,6 @@ pub use model::{
 };
 pub use scan::{Columns, Scan, ScanMetrics};
 pub use store::{
-    Atomicity, CheckAndMutate, Commit, FamilyChange, HistorySize, Pin, ReadModifyWrite, RowMutation, RowSample,
-    RowStream, Store, StoreExt, Validation, Write,
+    Atomicity, CheckAndMutate, Commit, FamilyChange, GcPromise, HistorySize, Pin, Promises, ReadModifyWrite,
+    RowMutation, RowSample, RowStream, Store, StoreExt, Validation, Write,
 };

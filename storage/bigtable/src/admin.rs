@@ -26,7 +26,10 @@ impl Client {
             initial_splits: Vec::new(),
         };
         let mut operation = self.admin_operation();
-        let send = async |request| self.0.admin.clone().create_table(request).await;
+        let send = |request| {
+            let mut client = self.0.admin.clone();
+            async move { client.create_table(request).await }
+        };
         self.unary(&mut operation, id, message, false, send).await.map(drop)
     }
 
@@ -37,7 +40,10 @@ impl Client {
     pub async fn delete_table(&self, id: &str) -> Result<()> {
         let message = DeleteTableRequest { name: self.0.settings.table_name(id) };
         let mut operation = self.admin_operation();
-        let send = async |request| self.0.admin.clone().delete_table(request).await;
+        let send = |request| {
+            let mut client = self.0.admin.clone();
+            async move { client.delete_table(request).await }
+        };
         self.unary(&mut operation, id, message, false, send).await
     }
 
@@ -52,7 +58,10 @@ impl Client {
             let view = View::NameOnly.into();
             let message = ListTablesRequest { parent: parent.clone(), view, page_size: 0, page_token };
             let mut operation = self.admin_operation();
-            let send = async |request| self.0.admin.clone().list_tables(request).await;
+            let send = |request| {
+                let mut client = self.0.admin.clone();
+                async move { client.list_tables(request).await }
+            };
             let page = self.unary(&mut operation, "", message, true, send).await?;
             let id = |table: &Table| table.name.rsplit('/').next().map(str::to_owned);
             names.extend(page.tables.iter().filter_map(id));
@@ -71,7 +80,10 @@ impl Client {
     pub async fn get_table(&self, id: &str) -> Result<Table> {
         let message = GetTableRequest { name: self.0.settings.table_name(id), view: View::SchemaView.into() };
         let mut operation = self.admin_operation();
-        let send = async |request| self.0.admin.clone().get_table(request).await;
+        let send = |request| {
+            let mut client = self.0.admin.clone();
+            async move { client.get_table(request).await }
+        };
         self.unary(&mut operation, id, message, true, send).await
     }
 
@@ -84,7 +96,10 @@ impl Client {
         // Warnings are about rules that keep more than before in replicated tables: the caller has decided.
         let message = ModifyColumnFamiliesRequest { name, modifications, ignore_warnings: true };
         let mut operation = self.admin_operation();
-        let send = async |request| self.0.admin.clone().modify_column_families(request).await;
+        let send = |request| {
+            let mut client = self.0.admin.clone();
+            async move { client.modify_column_families(request).await }
+        };
         self.unary(&mut operation, id, message, false, send).await
     }
 
@@ -100,7 +115,10 @@ impl Client {
         let name = self.0.settings.table_name(id);
         let message = DropRowRangeRequest { name, target: Some(Target::RowKeyPrefix(prefix)) };
         let mut operation = self.admin_operation();
-        let send = async |request| self.0.admin.clone().drop_row_range(request).await;
+        let send = |request| {
+            let mut client = self.0.admin.clone();
+            async move { client.drop_row_range(request).await }
+        };
         loop {
             match self.unary(&mut operation, id, message.clone(), true, &send).await {
                 Err(Error::Status(failure)) if is_ongoing(&failure) => {

@@ -116,8 +116,9 @@ impl Client {
             ..MutateRowRequest::default()
         };
         let mut operation = self.operation();
-        self.unary(&mut operation, table, message, repeatable, async |request| {
-            self.0.data.clone().mutate_row(request).await
+        self.unary(&mut operation, table, message, repeatable, |request| {
+            let mut client = self.0.data.clone();
+            async move { client.mutate_row(request).await }
         })
         .await
         .map(drop)
@@ -146,8 +147,9 @@ impl Client {
             ..data::CheckAndMutateRowRequest::default()
         };
         let mut operation = self.operation();
-        let answer = self.unary(&mut operation, table, message, false, async |request| {
-            self.0.data.clone().check_and_mutate_row(request).await
+        let answer = self.unary(&mut operation, table, message, false, |request| {
+            let mut client = self.0.data.clone();
+            async move { client.check_and_mutate_row(request).await }
         });
         Ok(answer.await?.predicate_matched)
     }
@@ -195,16 +197,17 @@ impl Client {
     }
 
     /// One request with one answer, repeated if it may be.
-    pub(crate) async fn unary<Q, A>(
+    pub(crate) async fn unary<Q, A, F>(
         &self,
         operation: &mut Operation,
         table: &str,
         message: Q,
         repeatable: bool,
-        send: impl AsyncFn(Request<Q>) -> Result<Response<A>, Status>,
+        send: impl Fn(Request<Q>) -> F,
     ) -> Result<A>
     where
         Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
     {
         loop {
             let most = operation.attempt_timeout(Instant::now());
