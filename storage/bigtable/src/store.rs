@@ -70,7 +70,8 @@ impl BigtableStore {
     /// # Errors
     /// [`Error::Invalid`] for settings that name no server; [`Error::Forbidden`] without credentials.
     pub fn new(settings: Settings, clock: Box<dyn Clock>) -> Result<Self> {
-        let tokens = Tokens::new(settings.seed);
+        // Not of the seed: two stores with the same would take each other's tokens for their own.
+        let tokens = Tokens::new(rand::random());
         let client = Client::new(settings).map_err(convert::error)?;
         let (clock, stamped, closed) = (HybridClock::new(clock, 0), AtomicI64::new(0), AtomicBool::new(false));
         Ok(Self(Arc::new(Inner { client, clock, stamped, tokens, known: Mutex::default(), closed })))

@@ -139,7 +139,7 @@ fn unpromised(promises: &Promises) -> Vec<&'static str> {
         cases.push("gc::erased_columns_are_gone_at_once");
     }
     if !promises.distinct_counts {
-        cases.push("aggregates::distinct_counts");
+        cases.extend(["aggregates::distinct_counts", "aggregates::bad_states_are_refused"]);
     }
     if !promises.exact_samples {
         cases.push("bulk::samples_cut_the_table");

@@ -92,7 +92,9 @@ pub(super) fn column_family(family: &Family) -> Result<ColumnFamily> {
             ApiAggregate { input_type: Some(Box::new(input)), state_type: None, aggregator: Some(aggregator) };
         Type { kind: Some(Kind::AggregateType(Box::new(aggregate))) }
     });
-    Ok(ColumnFamily { gc_rule: Some(rule_of(&family.gc)?), value_type })
+    // A rule that is empty, unlike none, is one that the emulator complains of.
+    let gc_rule = if family.gc == GcRule::KeepAll { None } else { Some(rule_of(&family.gc)?) };
+    Ok(ColumnFamily { gc_rule, value_type })
 }
 
 /// # Errors
