@@ -2,7 +2,7 @@
 //!
 //! The modules are declared from below to above: how bytes go to a server ([`settings`], [`transport`],
 //! [`credentials`]), what is done when it fails ([`error`], [`retry`]), the operations of the API ([`client`], with
-//! [`chunks`], [`read`], [`write`] and [`admin`]), and the store over them ([`store`]).
+//! [`chunks`], [`read`], [`mod@write`] and [`admin`]), and the store over them ([`store`]).
 //!
 //! The client knows no tables of ours. It repeats what may be repeated without harm, and tells the caller of everything
 //! else whether its effect is [unknown](Error::is_outcome_unknown).

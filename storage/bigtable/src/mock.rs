@@ -1,7 +1,7 @@
 //! A server for tests: a table in memory, behind a real socket, that does everything a server may do to a client.
 //!
-//! It cuts rows and cells over messages at random, takes rows back, tells of keys that it has only scanned, fails before,
-//! within and after an answer, and cuts connections, as a seed says. What it promises is what Bigtable promises: a
+//! It cuts rows and cells over messages at random, takes rows back, tells of keys that it has only scanned, fails
+//! before, within and after an answer, and cuts connections, as a seed says. What it promises is what Bigtable promises: a
 //! status of OK means that it is done, and a failure means nothing.
 
 use crate::Settings;

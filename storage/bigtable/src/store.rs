@@ -1,6 +1,6 @@
 //! [`BigtableStore`]: the store over a Bigtable instance.
 //!
-//! Reads send the server a superset of what is asked for (`superset`), and [`RowReader`] makes it exact: rules of
+//! Reads send the server a superset of what is asked for (`superset`), and [`RowReader`](row::RowReader) makes it exact: rules of
 //! garbage collection hold at reads, whatever the server has collected.
 //!
 //! Each row that this store writes has a *guard*: one cell with a token that no other write has (`guard`). A commit of
@@ -185,8 +185,8 @@ impl Store for BigtableStore {
         Ok(samples.into_iter().filter_map(sample).collect())
     }
 
-    /// A commit that relies on rows is of one row, and relies on no other. Without, each row is written by itself: after
-    /// an error, some may have been.
+    /// A commit that relies on rows is of one row, and relies on no other. Without, each row is written by itself:
+    /// after an error, some may have been.
     async fn commit(&self, commit: Commit) -> Result<i64> {
         self.0.commit(commit).await
     }

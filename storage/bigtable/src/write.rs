@@ -1,8 +1,8 @@
 //! MutateRows: many rows, each by itself.
 //!
 //! Rows are sent in requests of bounded size, several at a time. Each row has a status; only those that failed for a
-//! while, and may be repeated without harm, are sent again. A stream that breaks leaves rows without a status, which are
-//! sent again as well.
+//! while, and may be repeated without harm, are sent again. A stream that breaks leaves rows without a status, which
+//! are sent again as well.
 
 use crate::{
     Client, Error, Result,

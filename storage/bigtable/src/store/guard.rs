@@ -76,7 +76,10 @@ impl Place {
 /// The mutations of a row with those of its guard, which gets the token; all with timestamps. The guard is left out
 /// where it would bring a row to life.
 pub(super) fn guarded(known: &Known, mutations: &[StoreMutation], stamp_micros: i64, token: &Bytes) -> Vec<Mutation> {
-    let marks = |mutation: &StoreMutation| matches!(mutation, StoreMutation::SetCell { family, qualifier, .. } if known.guard.is(family, qualifier));
+    let marks = |mutation: &StoreMutation| match mutation {
+        StoreMutation::SetCell { family, qualifier, .. } => known.guard.is(family, qualifier),
+        _ => false,
+    };
     let ends_absent = matches!(mutations.last(), Some(StoreMutation::DeleteFromRow));
     let has_guard = match known.guard {
         Place::Nowhere => false,

@@ -1,7 +1,7 @@
 //! Commits, bulk writes, and writes that depend on the row.
 //!
-//! A write that relied on a row is one CheckAndMutateRow on the row's guard. When the server does not say what became of
-//! it, the guard does: the write's own token means that it is done, the old one that it is not.
+//! A write that relied on a row is one CheckAndMutateRow on the row's guard. When the server does not say what became
+//! of it, the guard does: the write's own token means that it is done, the old one that it is not.
 
 use super::{
     Inner, MILLI, convert,
