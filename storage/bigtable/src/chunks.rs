@@ -134,8 +134,8 @@ impl Merger {
 
     fn check_order(&self, key: &Bytes) -> Result<()> {
         match &self.last_key {
-            Some(last) if !self.reversed && key <= last => broken("keys do not ascend"),
-            Some(last) if self.reversed && key >= last => broken("keys do not descend"),
+            Some(last) if !self.reversed && key <= last => broken("keys are not increasing"),
+            Some(last) if self.reversed && key >= last => broken("keys are not decreasing"),
             _ => Ok(()),
         }
     }

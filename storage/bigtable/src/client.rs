@@ -5,7 +5,7 @@ use crate::{
     credentials::Credentials,
     rate::RateLimit,
     retry::{Operation, timed_out},
-    settings::MESSAGE_BYTES_MAX,
+    settings::{MESSAGE_BYTES_MAX, TIMEOUT_MARGIN},
     transport::Connections,
     write::BYTES_IN_FLIGHT_MAX,
 };
@@ -30,6 +30,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tonic::{Request, Response, Status, codegen::http::Uri, metadata::AsciiMetadataValue};
+
+/// What requests say of their sender.
+const SENDER: &str = concat!("gl-rust/", env!("CARGO_PKG_RUST_VERSION"), " gccl/", env!("CARGO_PKG_VERSION"));
 
 /// A client of one instance. Cheap to clone; clones share connections and bounds.
 #[derive(Clone)]
@@ -154,6 +157,31 @@ impl Client {
         Ok(answer.await?.predicate_matched)
     }
 
+    /// Appends to values and adds to them; returns the new cells. It is never repeated.
+    ///
+    /// # Errors
+    /// Those of the server; the outcome may be [unknown](Error::is_outcome_unknown).
+    pub async fn read_modify_write(
+        &self,
+        table: &str,
+        key: &RowKey,
+        rules: Vec<data::ReadModifyWriteRule>,
+    ) -> Result<Option<data::Row>> {
+        let message = data::ReadModifyWriteRowRequest {
+            table_name: self.0.settings.table_name(table),
+            app_profile_id: self.0.settings.app_profile.clone(),
+            row_key: key.bytes().clone(),
+            rules,
+            ..data::ReadModifyWriteRowRequest::default()
+        };
+        let mut operation = self.operation();
+        let answer = self.unary(&mut operation, table, message, false, |request| {
+            let mut client = self.0.data.clone();
+            async move { client.read_modify_write_row(request).await }
+        });
+        Ok(answer.await?.row)
+    }
+
     /// Keys that cut the table into parts of about equal size.
     ///
     /// # Errors
@@ -212,7 +240,7 @@ impl Client {
         loop {
             let most = operation.attempt_timeout(Instant::now());
             let mut request = self.request(table, message.clone(), operation).await?;
-            request.set_timeout(most);
+            request.set_timeout(most + TIMEOUT_MARGIN);
             let answer = timeout(most, send(request)).await.unwrap_or_else(|_| Err(timed_out()));
             match answer {
                 Ok(answer) => return Ok(answer.into_inner()),
@@ -232,6 +260,7 @@ impl Client {
         let route = format!("table_name={}&app_profile_id={}", percent(&name), percent(profile));
         headers.insert("x-goog-request-params", header(&route)?);
         headers.insert("google-cloud-resource-prefix", header(&settings.instance_name())?);
+        headers.insert("x-goog-api-client", AsciiMetadataValue::from_static(SENDER));
         headers.insert("bigtable-features", self.0.features.clone());
         headers.insert("bigtable-attempt", AsciiMetadataValue::from(operation.failures()));
         operation.add_cookies(headers);

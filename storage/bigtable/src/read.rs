@@ -224,12 +224,20 @@ fn rows_of(ranges: &[KeyRange]) -> data::RowSet {
         match range.as_point() {
             Some(key) if !key.is_empty() => rows.row_keys.push(Bytes::copy_from_slice(key)),
             _ => rows.row_ranges.push(RowRange {
-                start_key: (!range.start.is_empty()).then(|| StartKey::StartKeyClosed(range.start.clone())),
+                start_key: start_of(&range.start),
                 end_key: range.end.clone().map(EndKey::EndKeyOpen),
             }),
         }
     }
     rows
+}
+
+/// The least key: the one behind a key is said to be that, as other clients say it.
+fn start_of(start: &Bytes) -> Option<StartKey> {
+    match start.strip_suffix(&[0]) {
+        Some(before) if !before.is_empty() => Some(StartKey::StartKeyOpen(start.slice(..before.len()))),
+        _ => (!start.is_empty()).then(|| StartKey::StartKeyClosed(start.clone())),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Connections of a client. A server accepts about a hundred streams on each.
 pub const CONNECTIONS: usize = 4;
+/// How much later than the client the server may give up, so that the client is the one that says so.
+pub const TIMEOUT_MARGIN: Duration = Duration::from_millis(200);
 /// Bytes of one message, in either direction: a row may have 256 MiB, and its message a little more.
 pub const MESSAGE_BYTES_MAX: usize = (256 << 20) + (1 << 20);
 

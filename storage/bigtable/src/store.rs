@@ -1,7 +1,7 @@
 //! [`BigtableStore`]: the store over a Bigtable instance.
 //!
-//! Reads send the server a superset of what is asked for (`superset`), and [`RowReader`](row::RowReader) makes it exact: rules of
-//! garbage collection hold at reads, whatever the server has collected.
+//! Reads send the server a superset of what is asked for (`superset`), and [`RowReader`](row::RowReader) makes it
+//! exact: rules of garbage collection hold at reads, whatever the server has collected.
 //!
 //! Each row that this store writes has a *guard*: one cell with a token that no other write has (`guard`). A commit of
 //! one row that relied on it is one CheckAndMutateRow on that token. What a read saw is remembered at its pin (`pin`).

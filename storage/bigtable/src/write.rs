@@ -7,6 +7,7 @@
 use crate::{
     Client, Error, Result,
     retry::{Operation, asked_pause, is_transient, status_of, timed_out},
+    settings::TIMEOUT_MARGIN,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use keyspan_bigtable_api::{
@@ -68,7 +69,8 @@ impl Client {
             // The failure that says how long to wait.
             let mut reason = failure.clone();
             for (&number, answer) in left.iter().zip(answers) {
-                let missing = || failure.clone().unwrap_or_else(|| Status::unavailable("a row has no status"));
+                // A server that has answered, but not for this row, would not do so at another time either.
+                let missing = || failure.clone().unwrap_or_else(|| Status::internal("a row has no status"));
                 let answer = answer.unwrap_or_else(missing);
                 if answer.code() == Code::Ok {
                     results[number] = Some(Ok(()));
@@ -117,7 +119,7 @@ impl Client {
         };
         let most = operation.attempt_timeout(Instant::now());
         let mut request = self.request(table, message, operation).await?;
-        request.set_timeout(most);
+        request.set_timeout(most + TIMEOUT_MARGIN);
         Ok(self.answers(request, Instant::now() + most, answers).await)
     }
 

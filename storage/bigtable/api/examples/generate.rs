@@ -10,16 +10,18 @@ use protox::file::{ChainFileResolver, GoogleFileResolver, IncludeFileResolver};
 use std::{fs, path::Path};
 
 /// The services. What they import comes along.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
+    "test_proxy.proto",
     "google/bigtable/v2/bigtable.proto",
     "google/bigtable/v2/feature_flags.proto",
     "google/bigtable/admin/v2/bigtable_table_admin.proto",
     "google/rpc/error_details.proto",
 ];
 /// The packages that are kept; `google.api` only annotates.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "google.bigtable.v2",
     "google.bigtable.admin.v2",
+    "google.bigtable.testproxy",
     "google.iam.v1",
     "google.longrunning",
     "google.rpc",

@@ -2,8 +2,8 @@
 //!
 //! `examples/generate.rs` wrote `generated/` from Google's files (Apache-2.0), as the npm packages `google-gax` 5.0.8
 //! and `@google-cloud/bigtable` 6.5.1 carry them (copyright Google LLC). Nobody edits it by hand. Bytes are
-//! [`bytes::Bytes`], so that keys and values are slices of the message that brought them. The transport is the caller's:
-//! a client takes any [`tonic::client::GrpcService`].
+//! [`bytes::Bytes`], so that keys and values are slices of the message that brought them. The transport is the
+//! caller's: a client takes any [`tonic::client::GrpcService`].
 
 #![allow(missing_docs, rustdoc::all, clippy::all, clippy::pedantic, reason = "generated code")]
 
@@ -12,6 +12,10 @@ pub mod google {
     pub mod bigtable {
         pub mod v2 {
             include!("generated/google.bigtable.v2.rs");
+        }
+        #[cfg(feature = "testproxy")]
+        pub mod testproxy {
+            include!("generated/google.bigtable.testproxy.rs");
         }
         pub mod admin {
             pub mod v2 {
@@ -35,6 +39,8 @@ pub mod google {
     }
 }
 
+#[cfg(feature = "testproxy")]
+pub use google::bigtable::testproxy;
 pub use google::{
     bigtable::{admin::v2 as admin, v2 as data},
     longrunning, rpc,
