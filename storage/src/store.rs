@@ -245,6 +245,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The tables, by name.
     async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>>;
 
+    /// The families of a table.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    async fn table(&self, table: &TableName) -> Result<TableSchema> {
+        let tables = self.tables().await?;
+        let found = tables.into_iter().find(|(name, _)| name == table);
+        found.map(|(_, schema)| schema).ok_or_else(|| Error::NoTable(table.to_string()))
+    }
+
     /// Changes families, all of the changes or none.
     ///
     /// # Errors
@@ -368,6 +378,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// What the store promises.
     fn promises(&self) -> Promises;
 
+    /// What the store promises of a table; it may keep tables in several places.
+    fn promises_of(&self, table: &TableName) -> Promises {
+        let _ = table;
+        self.promises()
+    }
+
     /// Sets the layouts of the store's tables, for future writes. A store without typed files ignores them.
     fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
         drop(layouts);
@@ -399,16 +415,6 @@ pub trait StoreExt: Store {
     /// Reads all rows of a scan into memory: only for scans that are known to be small.
     async fn read_rows(&self, table: &TableName, scan: Scan) -> Result<Vec<Row>> {
         self.scan(table, scan).try_concat().await
-    }
-
-    /// The families of a table.
-    ///
-    /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
-    async fn table(&self, table: &TableName) -> Result<TableSchema> {
-        let tables = self.tables().await?;
-        let found = tables.into_iter().find(|(name, _)| name == table);
-        found.map(|(_, schema)| schema).ok_or_else(|| Error::NoTable(table.to_string()))
     }
 }
 

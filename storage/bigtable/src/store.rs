@@ -159,6 +159,10 @@ impl Store for BigtableStore {
         self.0.tables().await
     }
 
+    async fn table(&self, table: &TableName) -> Result<TableSchema> {
+        Ok(self.0.refreshed(table).await?.schema.clone())
+    }
+
     async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
         self.0.modify_families(table, changes).await
     }
