@@ -39,8 +39,8 @@ async fn it_conforms_where_the_table_is_on_a_server() {
     // They list or count tables, which are those here; write tables of both stores at once; purge; or compare stamps of
     // pins, which are those here.
     let elsewhere = [
-        "commits::rows_are_visible_together",
         "commits::a_refused_commit_leaves_nothing",
+        "commits::rows_are_visible_together",
         "gc::erased_columns_are_gone_at_once",
         "limits::families_and_tables",
         "pins::a_pin_keeps_its_state",

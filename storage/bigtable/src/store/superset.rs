@@ -5,7 +5,7 @@
 //! the cells that are asked for. The same cell may come twice, once without its value; [`merged`] keeps the other.
 
 use super::{convert, guard::Place, schema::Known};
-use keyspan_bigtable_api::data::RowFilter;
+use keyspan_bigtable_api::data::{RowFilter, TimestampRange as ApiRange};
 use keyspan_storage::{
     Cell, Columns, Family, FamilyName, GcRule, Scan, TimestampRange, model::limits::FILTER_BYTES_MAX,
 };
@@ -81,7 +81,10 @@ fn cells(family: &Family, scan: &Scan, now_micros: i64, columns: Vec<RowFilter>)
         }
     }
     if scan.timestamps != TimestampRange::all() {
-        steps.push(convert::at(convert::timestamps(scan.timestamps)?));
+        let range = convert::timestamps(scan.timestamps)?;
+        // Without newer cells, a rule that is judged here would count too few before the older ones.
+        let end_timestamp_micros = if is_exact { range.end_timestamp_micros } else { 0 };
+        steps.push(convert::at(ApiRange { end_timestamp_micros, ..range }));
     }
     if let Some(versions) = scan.versions_max.filter(|versions| is_exact && *versions > 0) {
         steps.push(convert::newest(versions));
@@ -99,7 +102,7 @@ fn life(name: &FamilyName, family: &Family, now_micros: i64) -> Option<RowFilter
     Some(convert::chain(steps))
 }
 
-fn since(micros: i64) -> Option<keyspan_bigtable_api::data::TimestampRange> {
+fn since(micros: i64) -> Option<ApiRange> {
     convert::timestamps(TimestampRange { start: micros, end: None })
 }
 

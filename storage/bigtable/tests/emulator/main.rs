@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "these are tests")]
 
+mod differential;
 mod guards;
 mod proxy;
 
@@ -40,7 +41,7 @@ fn instance() -> Settings {
     Settings::emulator(&host, "p", &name)
 }
 
-/// A store for a case of the suite.
+/// A store for a case of the suite, on the suite's clock.
 async fn subject() -> Subject {
     let zero_micros = SystemClock.now_micros() / 1_000 * 1_000;
     let case = Arc::new(ManualClock::new(0));
