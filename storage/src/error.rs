@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Unreachable,
     /// The server of a remote store refuses this client: its operator has to permit it.
     Forbidden,
+    /// The server of a remote store sent what it must not: report it, nothing was made of it.
+    Protocol,
     /// The operating system refused.
     Io,
     /// The backend cannot do this.
@@ -153,6 +155,9 @@ pub enum Error {
     /// The server of a remote store refuses this client.
     #[error("{0}")]
     Forbidden(String),
+    /// The server of a remote store broke a rule of its protocol.
+    #[error("{0}")]
+    Protocol(String),
     /// The operating system refused.
     #[error("cannot {action} {path}")]
     Io {
@@ -198,6 +203,7 @@ impl Error {
             Self::Unavailable(_) => ErrorKind::Unavailable,
             Self::Unreachable(_) => ErrorKind::Unreachable,
             Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::Protocol(_) => ErrorKind::Protocol,
             Self::Io { .. } => ErrorKind::Io,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::NoHistory => ErrorKind::NoHistory,

@@ -453,6 +453,7 @@ fn store_state(kind: StoreKind) -> SqlState {
         StoreKind::Unavailable => SqlState::CANNOT_CONNECT_NOW,
         StoreKind::Unreachable => SqlState::CONNECTION_FAILURE,
         StoreKind::Forbidden => SqlState::INSUFFICIENT_PRIVILEGE,
+        StoreKind::Protocol => SqlState::INTERNAL_ERROR,
         StoreKind::Io => SqlState::IO_ERROR,
         StoreKind::Unsupported | StoreKind::NoHistory => SqlState::FEATURE_NOT_SUPPORTED,
         StoreKind::TooOld => SqlState::SNAPSHOT_TOO_OLD,

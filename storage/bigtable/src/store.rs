@@ -35,6 +35,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 /// The family of the guard in tables that declare it.
@@ -45,6 +46,8 @@ pub const HIDDEN_GUARD_FAMILY: &str = "_guard";
 const MILLI: i64 = 1_000;
 /// How far stamps may run ahead of the clock, in microseconds, for being unique. Beyond, commits share a stamp.
 const STAMP_AHEAD_MAX_MICROS: i64 = 1_000_000;
+/// How long what is known of a table is used: others may change its families and rules.
+const KNOWN_AGE_MAX: Duration = Duration::from_secs(60);
 /// An estimate of a round trip within a region, in microseconds.
 const ROUND_TRIP_MICROS: u64 = 4_000;
 
@@ -106,7 +109,7 @@ impl Inner {
     async fn known(&self, table: &TableName) -> Result<Arc<Known>> {
         self.check_open()?;
         let held = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(table).cloned();
-        match held {
+        match held.filter(|known| known.learned.elapsed() < KNOWN_AGE_MAX) {
             Some(known) => Ok(known),
             None => self.refreshed(table).await,
         }

@@ -27,7 +27,8 @@ pub(super) fn error(error: ApiError) -> Error {
             Error::Invalid(text)
         }
         (_, Some(Code::Unimplemented)) => Error::Unsupported(text),
-        (ApiError::Protocol(_), _) | (_, Some(_) | None) => Error::Unreachable(text),
+        (ApiError::Protocol(_), _) => Error::Protocol(text),
+        _ => Error::Unreachable(text),
     }
 }
 
@@ -160,6 +161,19 @@ fn of(filter: Filter) -> RowFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        use keyspan_storage::ErrorKind;
+        let check = |code: Code, kind| assert_eq!(error(tonic::Status::new(code, "why").into()).kind(), kind, "{code}");
+        check(Code::Unavailable, ErrorKind::Unreachable);
+        check(Code::DeadlineExceeded, ErrorKind::Unreachable);
+        check(Code::PermissionDenied, ErrorKind::Forbidden);
+        check(Code::InvalidArgument, ErrorKind::Invalid);
+        check(Code::Unimplemented, ErrorKind::Unsupported);
+        assert_eq!(error(ApiError::Protocol("a row has two keys")).kind(), ErrorKind::Protocol);
+        assert_eq!(error(ApiError::Credentials("none".into())).kind(), ErrorKind::Forbidden);
+    }
 
     #[test]
     fn ranges_hold_the_milliseconds_in_them() {

@@ -11,7 +11,7 @@ use crate::{ApiRow, ReadRows, store::convert};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use keyspan_storage::{
-    Cell, Error, KeyRange, Result, Row, RowKey, RowSet, RowStream, Scan, TableName,
+    Cell, Columns, Error, KeyRange, Result, Row, RowKey, RowSet, RowStream, Scan, TableName,
     row::RowReader,
     store::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX},
 };
@@ -55,7 +55,13 @@ struct Scanning {
 impl Scanning {
     async fn new(store: Arc<Inner>, table: TableName, scan: Scan) -> Result<Self> {
         scan.check()?;
-        let known = store.known(&table).await?;
+        let mut known = store.known(&table).await?;
+        // A family that is asked for by its name may be new.
+        if let Columns::Of(wanted) = &scan.columns
+            && wanted.iter().any(|of| !known.schema.families.contains_key(&of.family))
+        {
+            known = store.refreshed(&table).await?;
+        }
         if scan.as_of.is_some() {
             return Err(Error::NoHistory);
         }

@@ -12,7 +12,7 @@ use keyspan_bigtable_api::admin::{
 };
 use keyspan_storage::{Aggregate, Error, Family, FamilyName, GcRule, Result, TableSchema, gc::GC_RULE_DEPTH_MAX};
 use prost::Message;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 /// Bytes of a rule; a server takes no longer ones.
 const RULE_BYTES_MAX: usize = 500;
@@ -23,6 +23,8 @@ pub(super) struct Known {
     /// The families that are shown.
     pub(super) schema: TableSchema,
     pub(super) guard: Place,
+    /// When the server was asked.
+    pub(super) learned: Instant,
 }
 
 impl Known {
@@ -34,7 +36,11 @@ impl Known {
         let guard = found.map_or(Place::Nowhere, |(_, place)| place);
         let shown = table.column_families.iter().filter(|(name, _)| *name != HIDDEN_GUARD_FAMILY);
         let families = shown.map(|(name, family)| Ok((FamilyName::new(name)?, family_of(family)?)));
-        Ok(Self { schema: TableSchema::of(families.collect::<Result<BTreeMap<_, _>>>()?), guard })
+        Ok(Self {
+            schema: TableSchema::of(families.collect::<Result<BTreeMap<_, _>>>()?),
+            guard,
+            learned: Instant::now(),
+        })
     }
 }
 

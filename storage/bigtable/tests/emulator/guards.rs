@@ -5,9 +5,9 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use keyspan_bigtable::{BigtableStore, Settings};
 use keyspan_storage::{
-    Clock, Columns, Commit, Error, ErrorKind, Family, FamilyName, GcRule, KeyRange, Mutation, Pin, Result, Row, RowKey,
-    RowMutation, RowSet, Scan, Store, StoreExt, SystemClock, TableName, TableSchema, Validation, Write,
-    scan::FamilyColumns,
+    Clock, Columns, Commit, Error, ErrorKind, Family, FamilyChange, FamilyName, GcRule, KeyRange, Mutation, Pin,
+    Result, Row, RowKey, RowMutation, RowSet, Scan, Store, StoreExt, SystemClock, TableName, TableSchema, Validation,
+    Write, scan::FamilyColumns,
 };
 use std::sync::{
     Arc,
@@ -154,6 +154,31 @@ async fn a_write_is_newer_than_what_it_read() {
     store.commit(relying(&pin, "k", row("k", b"after"))).await.unwrap();
     let found = store.read_row(&table(), &key("k"), None).await.unwrap().unwrap();
     assert_eq!(found.newest("a", b"n").unwrap().value, "after");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn families_that_others_make_are_seen() {
+    let settings = instance();
+    make(&settings).await;
+    let (ours, theirs) = (store(settings.clone()), store(settings));
+    ours.commit(Commit { writes: vec![row("k", b"v")], validation: None }).await.unwrap();
+    let create = FamilyChange::Create(family("new"), Family::default());
+    theirs.modify_families(&table(), vec![create]).await.unwrap();
+    let mutations = vec![set("_", "", b""), set("new", "n", b"w")];
+    let other = Write::Row { table: table(), row: RowMutation { key: key("l"), mutations } };
+    theirs.commit(Commit { writes: vec![other.clone()], validation: None }).await.unwrap();
+    let columns = Columns::Of(vec![FamilyColumns { family: family("new"), qualifiers: None }]);
+    let found = ours.read_rows(&table(), Scan { columns, ..Scan::all() }).await.unwrap();
+    assert_eq!(found.len(), 1);
+    // One that is gone is an error, and then known to be gone.
+    theirs.modify_families(&table(), vec![FamilyChange::Drop(family("new"))]).await.unwrap();
+    ours.commit(Commit { writes: vec![other.clone()], validation: None }).await.unwrap_err();
+    // The table, too.
+    theirs.drop_table(&table()).await.unwrap();
+    let gone = ours.commit(Commit { writes: vec![row("k", b"v")], validation: None }).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let gone = ours.read_rows(&table(), Scan::all()).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
