@@ -74,18 +74,30 @@ impl Place {
 }
 
 /// The mutations of a row with those of its guard, which gets the token; all with timestamps. The guard is left out
-/// where it would bring a row to life.
-pub(super) fn guarded(known: &Known, mutations: &[StoreMutation], stamp_micros: i64, token: &Bytes) -> Vec<Mutation> {
+/// where it would bring a row to life: `is_there` says that the row exists before them, and has a guard. Returns
+/// whether the guard is set, too.
+pub(super) fn guarded(
+    known: &Known,
+    mutations: &[StoreMutation],
+    is_there: bool,
+    stamp_micros: i64,
+    token: &Bytes,
+) -> (Vec<Mutation>, bool) {
     let marks = |mutation: &StoreMutation| match mutation {
         StoreMutation::SetCell { family, qualifier, .. } => known.guard.is(family, qualifier),
         _ => false,
     };
-    let ends_absent = matches!(mutations.last(), Some(StoreMutation::DeleteFromRow));
+    let removes = |mutation: &StoreMutation| match mutation {
+        StoreMutation::DeleteFromRow => true,
+        StoreMutation::DeleteFromFamily { family } => known.guard.is(family, &QUALIFIER),
+        StoreMutation::DeleteFromColumn { family, qualifier, .. } => known.guard.is(family, qualifier),
+        _ => false,
+    };
     let has_guard = match known.guard {
         Place::Nowhere => false,
         // SQL sets it in each row that exists after the write.
-        Place::Shown => mutations.iter().any(marks),
-        Place::Hidden => !ends_absent,
+        Place::Shown => mutations.iter().any(marks) || (is_there && !mutations.iter().any(removes)),
+        Place::Hidden => !matches!(mutations.last(), Some(StoreMutation::DeleteFromRow)),
     };
     let mut all: Vec<Mutation> = Vec::with_capacity(mutations.len() + 2);
     for mutation in mutations.iter().filter(|mutation| known.guard != Place::Shown || !marks(mutation)) {
@@ -96,7 +108,7 @@ pub(super) fn guarded(known: &Known, mutations: &[StoreMutation], stamp_micros: 
         all.push(convert::delete_column(known.guard.family(), &QUALIFIER));
         all.push(convert::set_cell(known.guard.family(), &QUALIFIER, stamp_micros, token.clone()));
     }
-    all
+    (all, has_guard)
 }
 
 /// Whether the row is still as it was: the predicate, and whether it has to hold. `None` asks for any cell.

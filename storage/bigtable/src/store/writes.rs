@@ -151,9 +151,12 @@ impl Inner {
     ) -> Result<bool> {
         let after = (seen.newest_micros.saturating_add(MILLI) / MILLI).saturating_mul(MILLI);
         let token = self.tokens.token();
-        let mutations = guard::guarded(known, &row.mutations, stamp_micros.max(after), &token);
+        let is_there = matches!(seen.guard, Guard::Token(_));
+        let stamp_micros = stamp_micros.max(after);
+        let (mutations, has_guard) = guard::guarded(known, &row.mutations, is_there, stamp_micros, &token);
         let (predicate, holds) = guard::unchanged(known.guard, &seen.guard);
         let ends_absent = matches!(row.mutations.last(), Some(Mutation::DeleteFromRow));
+        let is_repeatable = row.mutations.iter().all(convert::is_repeatable);
         for _ in 0..UNKNOWN_ATTEMPTS_MAX {
             let (then, otherwise) =
                 if holds { (mutations.clone(), Vec::new()) } else { (Vec::new(), mutations.clone()) };
@@ -165,7 +168,10 @@ impl Inner {
                     match &now.guard {
                         Guard::Token(now) if *now == token => return Ok(true),
                         Guard::Absent if ends_absent => return Ok(true),
-                        now if *now == seen.guard => tracing::debug!(%error, "a write is sent again"),
+                        // Without a guard of its own, the write may be done all the same.
+                        now if *now == seen.guard && (has_guard || is_repeatable) => {
+                            tracing::debug!(%error, "a write is sent again")
+                        }
                         // Whether it was done before another write came, nobody can tell.
                         _ => return Err(convert::error(error)),
                     }
@@ -215,7 +221,7 @@ impl Inner {
 
     fn entry(&self, known: &Known, row: RowMutation, stamp_micros: i64) -> Entry {
         let repeatable = row.mutations.iter().all(convert::is_repeatable);
-        let mutations = guard::guarded(known, &row.mutations, stamp_micros, &self.tokens.token());
+        let (mutations, _) = guard::guarded(known, &row.mutations, false, stamp_micros, &self.tokens.token());
         Entry { key: row.key, mutations, repeatable }
     }
 

@@ -129,6 +129,14 @@ async fn what_was_read_is_relied_on() {
     for name in ["b", "c", "d"] {
         assert!(matches!(ours.commit(relying(&pin, name, row(name, b"3"))).await, Err(Error::Conflict)), "{name}");
     }
+    // A write that leaves the marker as it is counts as well.
+    let (pin, other) = (ours.pin().await.unwrap(), theirs.pin().await.unwrap());
+    read(&ours, &pin, KeyRange::point(b"d")).await.unwrap();
+    read(&theirs, &other, KeyRange::point(b"d")).await.unwrap();
+    let bare = || RowMutation { key: key("d"), mutations: vec![set("a", "m", b"bare")] };
+    let bare = || Write::Row { table: table(), row: bare() };
+    theirs.commit(relying(&other, "d", bare())).await.unwrap();
+    assert!(matches!(ours.commit(relying(&pin, "d", bare())).await, Err(Error::Conflict)));
     // Rows that it does not write, or several, are not relied on.
     let pin = ours.pin().await.unwrap();
     let refused = ours.commit(relying(&pin, "d", row("b", b"4"))).await.unwrap_err();
