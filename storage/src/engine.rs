@@ -133,7 +133,7 @@ use crate::{
     RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
-    store::Atomicity,
+    store::Promises,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -566,8 +566,8 @@ impl Store for Engine {
         Some(self)
     }
 
-    fn atomicity(&self) -> Atomicity {
-        Atomicity::Commit
+    fn promises(&self) -> Promises {
+        Promises::local()
     }
 
     /// Writes what is queued, stops the log thread and releases the store.

@@ -30,6 +30,12 @@ pub enum ErrorKind {
     Locked,
     /// The store has stopped, after a failed sync or because it was closed: start it again.
     Unavailable,
+    /// The server of a remote store cannot be reached, or did not say what became of the request: try again later.
+    Unreachable,
+    /// The server of a remote store refuses this client: its operator has to permit it.
+    Forbidden,
+    /// The server of a remote store sent what it must not: report it, nothing was made of it.
+    Protocol,
     /// The operating system refused.
     Io,
     /// The backend cannot do this.
@@ -143,6 +149,15 @@ pub enum Error {
     /// The store has stopped.
     #[error("the store has stopped: {0}")]
     Unavailable(String),
+    /// The server of a remote store cannot be reached, or a write's outcome is not known.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server of a remote store refuses this client.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The server of a remote store broke a rule of its protocol.
+    #[error("{0}")]
+    Protocol(String),
     /// The operating system refused.
     #[error("cannot {action} {path}")]
     Io {
@@ -186,6 +201,9 @@ impl Error {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Locked { .. } => ErrorKind::Locked,
             Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Unreachable(_) => ErrorKind::Unreachable,
+            Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::Protocol(_) => ErrorKind::Protocol,
             Self::Io { .. } => ErrorKind::Io,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::NoHistory => ErrorKind::NoHistory,

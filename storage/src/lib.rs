@@ -44,6 +44,9 @@ pub mod engine;
 
 pub mod fs;
 
+// Tables of one store here and of others elsewhere, as one store.
+pub mod routed;
+
 // What tests of any backend share.
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -63,8 +66,9 @@ pub use model::{
     Aggregate, Cell, ErasedColumns, Family, FamilyName, History, KeyRange, Mutation, Row, RowKey, RowSet, TableName,
     TableSchema, TimestampRange,
 };
+pub use routed::RoutedStore;
 pub use scan::{Columns, Scan, ScanMetrics};
 pub use store::{
-    Atomicity, CheckAndMutate, Commit, FamilyChange, HistorySize, Pin, ReadModifyWrite, RowMutation, RowSample,
-    RowStream, Store, StoreExt, Validation, Write,
+    Atomicity, CheckAndMutate, Commit, FamilyChange, GcPromise, HistorySize, Pin, Promises, ReadModifyWrite,
+    RowMutation, RowSample, RowStream, Store, StoreExt, Validation, Write,
 };

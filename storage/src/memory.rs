@@ -9,8 +9,8 @@ mod state;
 
 use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    Atomicity, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, History, HistorySize, KeyRange, Load,
-    LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream,
+    CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, History, HistorySize, KeyRange, Load, LoadColumn,
+    Mutation, Pin, Promises, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream,
     Scan, Store, TableName, TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
@@ -224,8 +224,8 @@ impl Store for MemoryStore {
         self.0.lock().ok()?.tables.get(table)?.schema.history
     }
 
-    fn atomicity(&self) -> Atomicity {
-        Atomicity::Commit
+    fn promises(&self) -> Promises {
+        Promises::local()
     }
 
     async fn close(&self) -> Result<()> {

@@ -65,6 +65,9 @@ pub struct Scan {
     /// by then; `None` for the current rows. The table must keep [`History`](crate::History) that reaches that far back
     /// from the state that is read. Families and their rules are those of that state.
     pub as_of: Option<i64>,
+    /// Whether a commit may rely on these rows, those that are absent as well. A store without snapshots remembers at
+    /// the [`pin`](Self::pin) in what state they were; others ignore it.
+    pub relied: bool,
     /// Counters that the read adds to.
     pub metrics: Option<Arc<ScanMetrics>>,
 }
@@ -83,6 +86,7 @@ impl Scan {
             reversed: false,
             pin: None,
             as_of: None,
+            relied: false,
             metrics: None,
         }
     }

@@ -1,6 +1,6 @@
 //! The trait that every backend implements.
 //!
-//! A write is a [`Commit`]. Its rows become visible together, or row by row, depending on the backend's [`Atomicity`].
+//! A write is a [`Commit`]. Its rows become visible together, or row by row, depending on the backend's [`Promises`].
 //! A commit may name rows that it relied on reading at a [`Pin`]; the store refuses it with
 //! [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if one of them changed since.
 
@@ -46,6 +46,58 @@ pub enum Atomicity {
     Row,
     /// The whole commit.
     Commit,
+}
+
+/// How long what a GC rule has condemned stays away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GcPromise {
+    /// For ever: a condemned cell is removed before newer cells are deleted and before its rule is loosened.
+    ForEver,
+    /// While the rule condemns it: reads leave it out. Without the newer cells, or with a looser rule, it may be read
+    /// again until the server has collected it.
+    AtReads,
+}
+
+/// What a store promises of what not every store can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// The unit in which a commit becomes visible. With [`Atomicity::Row`], a commit that relies on rows is of one
+    /// row, and relies on this row alone.
+    pub atomicity: Atomicity,
+    /// Whether a pin keeps a state. Without, reads at a pin see the newest rows, each as it was at some moment of the
+    /// read, and rules are judged as of now.
+    pub snapshots: bool,
+    /// Timestamps are multiples of this number of microseconds.
+    pub timestamp_micros: i64,
+    /// What holds of condemned cells.
+    pub gc: GcPromise,
+    /// Whether tables can keep [`History`].
+    pub history: bool,
+    /// Whether [`Store::purge`] and erased columns are offered.
+    pub purge: bool,
+    /// Whether families that count distinct inputs take writes.
+    pub distinct_counts: bool,
+    /// Whether [`Store::sample_row_keys`] ends with the last key of the table, and names only keys of rows.
+    pub exact_samples: bool,
+    /// Microseconds that a request takes at least, as an estimate for planners; 0 for a store in this process.
+    pub round_trip_micros: u64,
+}
+
+impl Promises {
+    /// Those of a store in this process: everything.
+    pub const fn local() -> Self {
+        Self {
+            atomicity: Atomicity::Commit,
+            snapshots: true,
+            timestamp_micros: 1,
+            gc: GcPromise::ForEver,
+            history: true,
+            purge: true,
+            distinct_counts: true,
+            exact_samples: true,
+            round_trip_micros: 0,
+        }
+    }
 }
 
 /// The mutations of one row.
@@ -193,6 +245,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// The tables, by name.
     async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>>;
 
+    /// The families of a table.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound).
+    async fn table(&self, table: &TableName) -> Result<TableSchema> {
+        let tables = self.tables().await?;
+        let found = tables.into_iter().find(|(name, _)| name == table);
+        found.map(|(_, schema)| schema).ok_or_else(|| Error::NoTable(table.to_string()))
+    }
+
     /// Changes families, all of the changes or none.
     ///
     /// # Errors
@@ -212,7 +274,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Reads rows. Errors come from the stream, those of [`Scan::check`] first.
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream;
 
-    /// Keys that divide the table into parts of about equal size, ascending; the last is the last key.
+    /// Keys that divide the table into parts of about equal size, ascending. The last is the last key of the table if
+    /// the store promises [exact samples](Promises::exact_samples); else the keys may be those of no row.
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>>;
 
     /// Applies the commit and returns its stamp in microseconds.
@@ -312,8 +375,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// The unit in which a commit becomes visible.
-    fn atomicity(&self) -> Atomicity;
+    /// What the store promises.
+    fn promises(&self) -> Promises;
+
+    /// What the store promises of a table; it may keep tables in several places.
+    fn promises_of(&self, table: &TableName) -> Promises {
+        let _ = table;
+        self.promises()
+    }
 
     /// Sets the layouts of the store's tables, for future writes. A store without typed files ignores them.
     fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
@@ -346,16 +415,6 @@ pub trait StoreExt: Store {
     /// Reads all rows of a scan into memory: only for scans that are known to be small.
     async fn read_rows(&self, table: &TableName, scan: Scan) -> Result<Vec<Row>> {
         self.scan(table, scan).try_concat().await
-    }
-
-    /// The families of a table.
-    ///
-    /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound).
-    async fn table(&self, table: &TableName) -> Result<TableSchema> {
-        let tables = self.tables().await?;
-        let found = tables.into_iter().find(|(name, _)| name == table);
-        found.map(|(_, schema)| schema).ok_or_else(|| Error::NoTable(table.to_string()))
     }
 }
 

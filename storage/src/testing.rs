@@ -7,6 +7,7 @@
 pub mod arbitrary;
 #[cfg(test)]
 pub(crate) mod blobs;
+pub mod coarse;
 pub mod columnar;
 pub mod conformance;
 pub mod differential;

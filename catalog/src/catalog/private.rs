@@ -9,7 +9,6 @@ use crate::{
     Edit, PrivateEdit, Result, Snapshot, TenantId,
     private::{private_schema, private_table, space_span},
 };
-use keyspan_storage::StoreExt;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Catalog {

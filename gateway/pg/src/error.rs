@@ -40,6 +40,8 @@ states! {
     FEATURE_NOT_SUPPORTED = "0A000";
     /// A message that the protocol does not allow.
     PROTOCOL_VIOLATION = "08P01";
+    /// A server behind this one cannot be reached.
+    CONNECTION_FAILURE = "08006";
     /// More than one row where one is allowed; `ON CONFLICT DO UPDATE` of one row twice.
     CARDINALITY_VIOLATION = "21000";
     /// Text too long for its type.
@@ -449,6 +451,9 @@ fn store_state(kind: StoreKind) -> SqlState {
         StoreKind::Corrupt => SqlState::DATA_CORRUPTED,
         StoreKind::Locked => SqlState::OBJECT_IN_USE,
         StoreKind::Unavailable => SqlState::CANNOT_CONNECT_NOW,
+        StoreKind::Unreachable => SqlState::CONNECTION_FAILURE,
+        StoreKind::Forbidden => SqlState::INSUFFICIENT_PRIVILEGE,
+        StoreKind::Protocol => SqlState::INTERNAL_ERROR,
         StoreKind::Io => SqlState::IO_ERROR,
         StoreKind::Unsupported | StoreKind::NoHistory => SqlState::FEATURE_NOT_SUPPORTED,
         StoreKind::TooOld => SqlState::SNAPSHOT_TOO_OLD,

@@ -531,7 +531,7 @@ impl Session {
     }
 
     fn warn_of_atomicity(&mut self, rows: usize) {
-        if rows > 1 && self.instance.catalog.store().atomicity() == Atomicity::Row {
+        if rows > 1 && self.instance.catalog.store().promises().atomicity == Atomicity::Row {
             let state = SqlState::WARNING;
             self.notice(
                 SqlError::new(state, "this store commits row by row")

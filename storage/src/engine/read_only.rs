@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     CheckAndMutate, Clock, Commit, Error, FamilyChange, Pin, ReadModifyWrite, Result, Row, RowKey, RowMutation,
-    RowSample, RowStream, Scan, Store, TableName, TableSchema, clock::HybridClock, fs::ReadOnlyFs, store::Atomicity,
+    RowSample, RowStream, Scan, Store, TableName, TableSchema, clock::HybridClock, fs::ReadOnlyFs, store::Promises,
     store::failed,
 };
 use arc_swap::ArcSwap;
@@ -212,8 +212,8 @@ impl Store for ReadOnlyStore {
         refused()
     }
 
-    fn atomicity(&self) -> Atomicity {
-        Atomicity::Commit
+    fn promises(&self) -> Promises {
+        Promises::local()
     }
 
     async fn close(&self) -> Result<()> {

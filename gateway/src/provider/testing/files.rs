@@ -18,7 +18,7 @@ use keyspan_storage::{
     CheckAndMutate, ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Commit, FamilyChange, KeyDecoder, KeyRange,
     Layout, Layouts, MemoryPart, MemoryRows, ParquetPart, PartFile, Pin, ReadModifyWrite, RequestedColumn, Rest,
     Result, Row, RowKey, RowMutation, RowSample, RowSet, RowStream, Scan, Store, TableName, TableSchema, TakeRow,
-    memory::MemoryStore, store::Atomicity,
+    memory::MemoryStore, store::Promises,
 };
 use parquet::{
     arrow::{
@@ -99,8 +99,8 @@ impl Store for FileStore {
     async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()> {
         self.rows.drop_row_range(table, prefix).await
     }
-    fn atomicity(&self) -> Atomicity {
-        self.rows.atomicity()
+    fn promises(&self) -> Promises {
+        self.rows.promises()
     }
     async fn close(&self) -> Result<()> {
         self.rows.close().await

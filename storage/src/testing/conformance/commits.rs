@@ -10,7 +10,7 @@ async fn commit(s: &Subject, writes: Vec<Write>) -> crate::Result<i64> {
 }
 
 fn by_row(s: &Subject) -> bool {
-    s.store.atomicity() == Atomicity::Row
+    s.store.promises().atomicity == Atomicity::Row
 }
 
 async fn two_rows(s: &Subject) -> Pin {

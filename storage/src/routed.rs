@@ -1,0 +1,406 @@
+//! One store of several: tables that have a server are there, all others are here.
+//!
+//! A [`RoutedStore`] has the store *here*, with the catalog, and any number of *servers*. A [pin](Pin) is one of each.
+//! A commit writes rows of one of them. One that writes rows of a server may rely on rows here as well, as writes of a
+//! tenant rely on its row of the catalog: these are checked here, before the server is asked. In between, no commit
+//! here may change them. So writes of servers hold a place, which commits to *watched* tables wait for and take alone;
+//! the catalog's table is watched, tables with many writes are not. The price is that an edit of the catalog waits for the
+//! writes of servers in progress, no longer than these may take.
+//!
+//! A server that is down fails the requests about its tables, and no others: it is not asked for its tables, which only
+//! [`Store::table`] shows.
+
+use crate::{
+    CheckAndMutate, ClockInfo, Columnar, ColumnarRequest, ColumnarScan, Commit, Error, FamilyChange, History,
+    HistorySize, Inspection, KeyRange, Layouts, Load, LoadColumn, Pin, Promises, PurgeReport, ReadModifyWrite, Rest,
+    Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema, Validation, Write,
+    store::failed,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// Servers of a store.
+pub const SERVERS_MAX: usize = 100;
+/// The rows that a planner is told of in a table of a server.
+const ROWS_GUESS: u64 = 1_000_000;
+
+/// A store here, and tables of other stores.
+#[derive(Debug)]
+pub struct RoutedStore {
+    here: Arc<dyn Store>,
+    /// Tables here whose rows writes of servers rely on.
+    watched: BTreeSet<TableName>,
+    routes: RwLock<Routes>,
+    /// Held by writes of servers; taken alone by commits to watched tables.
+    places: tokio::sync::RwLock<()>,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    servers: BTreeMap<String, Arc<dyn Store>>,
+    /// The server of a table, by its name.
+    tables: BTreeMap<TableName, String>,
+}
+
+/// A server's name and its store.
+type Server = (String, Arc<dyn Store>);
+
+/// The state of a pin: one of the store here, and one of each server.
+#[derive(Debug)]
+struct Pins {
+    here: Pin,
+    servers: BTreeMap<String, Pin>,
+}
+
+impl RoutedStore {
+    /// A store whose tables are all here, until some get a server.
+    pub fn new(here: Arc<dyn Store>, watched: impl IntoIterator<Item = TableName>) -> Self {
+        let watched = watched.into_iter().collect();
+        Self { here, watched, routes: RwLock::default(), places: tokio::sync::RwLock::default() }
+    }
+
+    /// Adds a server, or replaces its store. Pins that exist do not know a new one.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] servers.
+    pub fn add_server(&self, name: &str, store: Arc<dyn Store>) -> Result<()> {
+        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let count = routes.servers.len() + 1;
+        if count > SERVERS_MAX && !routes.servers.contains_key(name) {
+            return Err(Error::TooMany { what: "servers", count, limit: SERVERS_MAX });
+        }
+        routes.servers.insert(name.to_owned(), store);
+        Ok(())
+    }
+
+    /// Removes a server. Its tables stay there, and are no longer known.
+    pub fn remove_server(&self, name: &str) {
+        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        routes.servers.remove(name);
+        routes.tables.retain(|_, server| server != name);
+    }
+
+    /// Says that a table is on a server, whether it exists there or will be created.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a server that does not exist, and a watched table.
+    pub fn route(&self, table: &TableName, server: &str) -> Result<()> {
+        if self.watched.contains(table) {
+            return Err(Error::Invalid(format!("table {table:?} stays here")));
+        }
+        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        if !routes.servers.contains_key(server) {
+            return Err(Error::Invalid(format!("there is no server {server:?}")));
+        }
+        routes.tables.insert(table.clone(), server.to_owned());
+        Ok(())
+    }
+
+    /// Forgets where a table is; the table stays.
+    pub fn forget(&self, table: &TableName) {
+        self.routes.write().unwrap_or_else(PoisonError::into_inner).tables.remove(table);
+    }
+
+    /// The server of a table; `None` for a table here.
+    fn server(&self, table: &TableName) -> Option<Server> {
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let name = routes.tables.get(table)?;
+        routes.servers.get(name).map(|store| (name.clone(), store.clone()))
+    }
+
+    /// The store of a table.
+    fn store(&self, table: &TableName) -> Arc<dyn Store> {
+        self.server(table).map_or_else(|| self.here.clone(), |(_, store)| store)
+    }
+
+    async fn pinned(&self, here: Pin) -> Pin {
+        let servers: Vec<Server> = {
+            let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+            routes.servers.iter().map(|(name, store)| (name.clone(), store.clone())).collect()
+        };
+        let mut pins = BTreeMap::new();
+        for (name, store) in servers {
+            // Without a pin, reads of this server's tables fail, and no others.
+            match store.pin().await {
+                Ok(pin) => drop(pins.insert(name, pin)),
+                Err(error) => tracing::warn!(server = name, %error, "a server gives no pin"),
+            }
+        }
+        let (commit_micros, now_micros) = (here.commit_micros, here.now_micros);
+        Pin { commit_micros, now_micros, state: Arc::new(Pins { here, servers: pins }) }
+    }
+
+    /// The part of a pin for a store: that of a server, or the one here.
+    fn part(pin: &Pin, server: Option<&str>) -> Result<Pin> {
+        let foreign = || Error::Invalid("the pin is one of another store".into());
+        let pins = pin.state.downcast_ref::<Pins>().ok_or_else(foreign)?;
+        match server {
+            None => Ok(pins.here.clone()),
+            Some(name) => {
+                let missing = || Error::Unreachable(format!("server {name:?} was not there when the state was pinned"));
+                pins.servers.get(name).cloned().ok_or_else(missing)
+            }
+        }
+    }
+
+    fn scan_of(server: Option<&str>, scan: Scan) -> Result<Scan> {
+        let pin = scan.pin.as_ref().map(|pin| Self::part(pin, server)).transpose()?;
+        Ok(Scan { pin, ..scan })
+    }
+
+    /// The one server whose rows are written; `None` for rows here.
+    fn target(&self, writes: &[Write]) -> Result<Option<Server>> {
+        let mut targets = writes.iter().map(|write| self.server(table_of(write)));
+        let Some(target) = targets.next() else { return Ok(None) };
+        let name = target.as_ref().map(|(name, _)| name.clone());
+        if targets.any(|other| other.map(|(name, _)| name) != name) {
+            return Err(Error::Unsupported("rows of several servers cannot be written in one transaction".into()));
+        }
+        Ok(target)
+    }
+
+    /// A validation, divided into the rows here and those of servers.
+    fn divided(&self, validation: Option<Validation>) -> Option<(Validation, Validation)> {
+        let Validation { pin, rows } = validation?;
+        let (there, here): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(table, _)| self.server(table).is_some());
+        Some((Validation { pin: pin.clone(), rows: here }, Validation { pin, rows: there }))
+    }
+
+    async fn commit_here(&self, writes: Vec<Write>, validation: Option<Validation>) -> Result<i64> {
+        let validation = match self.divided(validation) {
+            Some((_, there)) if !there.rows.is_empty() => {
+                return Err(Error::Unsupported("a write here cannot rely on rows of a server".into()));
+            }
+            Some((here, _)) => Some(Validation { pin: Self::part(&here.pin, None)?, rows: here.rows }),
+            None => None,
+        };
+        let commit = Commit { writes, validation };
+        if commit.writes.iter().any(|write| self.watched.contains(table_of(write))) {
+            let _alone = self.places.write().await;
+            return self.here.commit(commit).await;
+        }
+        self.here.commit(commit).await
+    }
+
+    /// Writes rows of a server. The future has to run to its end: dropped within, it lets go of its place while the
+    /// server may still write.
+    async fn commit_there(
+        &self,
+        (name, store): Server,
+        writes: Vec<Write>,
+        validation: Option<Validation>,
+    ) -> Result<i64> {
+        let _place = self.places.read().await;
+        let Some((here, there)) = self.divided(validation) else {
+            return store.commit(Commit { writes, validation: None }).await;
+        };
+        if there.rows.iter().any(|(table, _)| self.server(table).is_none_or(|(of, _)| of != name)) {
+            return Err(Error::Unsupported("a write cannot rely on rows of another server".into()));
+        }
+        if !here.rows.is_empty() {
+            // What is watched cannot change until the place is free; a commit of nothing checks it.
+            let pin = Self::part(&here.pin, None)?;
+            let nothing = Commit { writes: Vec::new(), validation: Some(Validation { pin, rows: here.rows }) };
+            self.here.commit(nothing).await?;
+        }
+        let validation = if there.rows.is_empty() {
+            None
+        } else {
+            Some(Validation { pin: Self::part(&there.pin, Some(&name))?, rows: there.rows })
+        };
+        store.commit(Commit { writes, validation }).await
+    }
+}
+
+fn table_of(write: &Write) -> &TableName {
+    match write {
+        Write::Row { table, .. } | Write::DeleteRange { table, .. } => table,
+    }
+}
+
+#[async_trait]
+impl Store for RoutedStore {
+    async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
+        self.store(table).create_table(table, schema).await
+    }
+
+    async fn drop_table(&self, table: &TableName) -> Result<()> {
+        self.store(table).drop_table(table).await
+    }
+
+    /// The tables here.
+    async fn tables(&self) -> Result<Vec<(TableName, TableSchema)>> {
+        self.here.tables().await
+    }
+
+    async fn table(&self, table: &TableName) -> Result<TableSchema> {
+        self.store(table).table(table).await
+    }
+
+    async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
+        self.store(table).modify_families(table, changes).await
+    }
+
+    async fn pin(&self) -> Result<Pin> {
+        Ok(self.pinned(self.here.pin().await?).await)
+    }
+
+    async fn lasting_pin(&self) -> Result<Pin> {
+        Ok(self.pinned(self.here.lasting_pin().await?).await)
+    }
+
+    fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
+        let server = self.server(table);
+        match Self::scan_of(server.as_ref().map(|(name, _)| name.as_str()), scan) {
+            Ok(scan) => server.map_or_else(|| self.here.clone(), |(_, store)| store).scan(table, scan),
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
+        self.store(table).sample_row_keys(table).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<i64> {
+        match self.target(&commit.writes)? {
+            None => self.commit_here(commit.writes, commit.validation).await,
+            Some(server) => self.commit_there(server, commit.writes, commit.validation).await,
+        }
+    }
+
+    async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
+        self.refuse_watched(table)?;
+        self.store(table).mutate_rows(table, rows).await
+    }
+
+    async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
+        self.refuse_watched(table)?;
+        self.store(table).load(table, columns).await
+    }
+
+    async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
+        self.refuse_watched(table)?;
+        self.store(table).check_and_mutate(table, request).await
+    }
+
+    async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
+        self.refuse_watched(table)?;
+        self.store(table).read_modify_write(table, key, rules).await
+    }
+
+    async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()> {
+        self.refuse_watched(table)?;
+        self.store(table).drop_row_range(table, prefix).await
+    }
+
+    async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
+        self.refuse_purge(ranges.iter().map(|(table, _)| table))?;
+        self.here.purge(ranges).await
+    }
+
+    async fn purge_cells(&self, tables: &[TableName]) -> Result<PurgeReport> {
+        self.refuse_purge(tables)?;
+        self.here.purge_cells(tables).await
+    }
+
+    async fn history_size(&self, table: &TableName, rows: &KeyRange, pin: Option<Pin>) -> Result<HistorySize> {
+        let server = self.server(table);
+        let pin = pin.map(|pin| Self::part(&pin, server.as_ref().map(|(name, _)| name.as_str()))).transpose()?;
+        server.map_or_else(|| self.here.clone(), |(_, store)| store).history_size(table, rows, pin).await
+    }
+
+    fn clock(&self) -> Option<ClockInfo> {
+        self.here.clock()
+    }
+
+    fn confirm_clock(&self) -> Option<ClockInfo> {
+        self.here.confirm_clock()
+    }
+
+    fn inspect(&self) -> Option<Inspection> {
+        self.here.inspect()
+    }
+
+    fn history(&self, table: &TableName) -> Option<History> {
+        self.store(table).history(table)
+    }
+
+    /// Those of the store here.
+    fn promises(&self) -> Promises {
+        self.here.promises()
+    }
+
+    fn promises_of(&self, table: &TableName) -> Promises {
+        self.store(table).promises_of(table)
+    }
+
+    fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
+        self.here.set_layouts(layouts);
+    }
+
+    fn columnar(&self) -> Option<&dyn ColumnarScan> {
+        self.here.columnar().map(|_| self as &dyn ColumnarScan)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let servers: Vec<Arc<dyn Store>> = {
+            let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+            routes.servers.values().cloned().collect()
+        };
+        for server in servers {
+            server.close().await?;
+        }
+        self.here.close().await
+    }
+}
+
+impl RoutedStore {
+    /// Writes of watched tables are commits: no other kind waits for places.
+    fn refuse_watched(&self, table: &TableName) -> Result<()> {
+        if self.watched.contains(table) {
+            return Err(Error::Unsupported(format!("table {table:?} is written by commits only")));
+        }
+        Ok(())
+    }
+
+    fn refuse_purge<'a>(&self, tables: impl IntoIterator<Item = &'a TableName>) -> Result<()> {
+        match tables.into_iter().find_map(|table| self.server(table)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(Error::Unsupported(format!("server {name:?} does not say when the bytes of deleted rows are gone")))
+            }
+        }
+    }
+}
+
+impl ColumnarScan for RoutedStore {
+    /// Rows of a server come as rows.
+    fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar> {
+        let Some((name, store)) = self.server(table) else {
+            let columnar =
+                self.here.columnar().ok_or_else(|| Error::Unsupported("there are no columns here".into()))?;
+            let pin = request.pin.as_ref().map(|pin| Self::part(pin, None)).transpose()?;
+            return columnar.columnar(table, ColumnarRequest { pin, ..request });
+        };
+        let pin = request.pin.as_ref().map(|pin| Self::part(pin, Some(&name))).transpose()?;
+        let table = table.clone();
+        let read = move |scan| store.scan(&table, Scan { pin: pin.clone(), ..scan });
+        Ok(Columnar { parts: Vec::new(), memory: Vec::new(), rest: Rest::new(ROWS_GUESS, read) })
+    }
+
+    fn runs_inline(&self, table: &TableName, request: &ColumnarRequest) -> bool {
+        if self.server(table).is_some() {
+            return true;
+        }
+        let pin = request.pin.as_ref().and_then(|pin| Self::part(pin, None).ok());
+        let request = ColumnarRequest { pin, ..request.clone() };
+        self.here.columnar().is_some_and(|columnar| columnar.runs_inline(table, &request))
+    }
+}
+
+#[cfg(test)]
+mod tests;
