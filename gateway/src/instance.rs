@@ -6,7 +6,7 @@
 use crate::{
     activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates,
     notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers,
-    sequences::Sequences, shares::Shares, table_locks::TableLocks,
+    sequences::Sequences, shares::Shares, statistics::Statistics, table_locks::TableLocks,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -43,6 +43,8 @@ pub struct Instance {
     pub rooms: Rooms,
     /// What sessions do.
     pub activities: Arc<Activities>,
+    /// What the server has done.
+    pub statistics: Arc<Statistics>,
     /// What each tenant may take, and what it takes.
     pub shares: Shares,
 }
@@ -65,6 +67,7 @@ impl Instance {
             advisory_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),
+            statistics: Arc::default(),
             shares: Shares::default(),
         }
     }

@@ -18,6 +18,7 @@ pub mod demo;
 pub mod server;
 
 pub mod execute;
+pub mod http;
 
 pub mod copy;
 pub mod ddl;
@@ -42,6 +43,7 @@ pub mod view_binding;
 
 pub mod auth;
 pub mod lookup;
+pub mod metrics;
 
 pub mod instance;
 pub mod shield;
@@ -60,6 +62,7 @@ pub(crate) mod row_locks;
 pub(crate) mod row_numbers;
 pub mod sequences;
 pub(crate) mod settings;
+pub mod statistics;
 pub(crate) mod table_locks;
 
 pub mod shares;

@@ -16,7 +16,7 @@ use syn::visit::{self, Visit};
 /// The rooms of the gateway, from top to bottom; rooms of one line are on one floor, and do not import each other.
 const GATEWAY: &[&[&str]] = &[
     &["demo", "server"],
-    &["execute"],
+    &["execute", "http"],
     &["copy", "ddl"],
     &["load"],
     &["session", "purge"],
@@ -25,7 +25,7 @@ const GATEWAY: &[&[&str]] = &[
     &["query"],
     &["provider", "pg_catalog"],
     &["context", "view", "view_binding"],
-    &["lookup", "auth"],
+    &["lookup", "auth", "metrics"],
     &["instance", "system_relations", "shield", "write_set"],
     &[
         "activity",
@@ -40,6 +40,7 @@ const GATEWAY: &[&[&str]] = &[
         "row_numbers",
         "sequences",
         "settings",
+        "statistics",
         "table_locks",
     ],
     &["shares"],

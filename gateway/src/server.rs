@@ -26,6 +26,7 @@ pub use tls::TlsOptions;
 
 use crate::{
     auth::{access::AccessRules, operator, scram, throttle::Throttle},
+    http::{Http, HttpOptions},
     instance::Instance,
     lock::Mutex,
     purge,
@@ -83,6 +84,8 @@ pub struct ServerOptions {
     pub login_timeout: Duration,
     /// See [`DRAIN`].
     pub drain: Duration,
+    /// Where metrics are told over HTTP; `None` for nowhere.
+    pub http: Option<HttpOptions>,
 }
 
 impl ServerOptions {
@@ -98,6 +101,7 @@ impl ServerOptions {
             connections_reserved: CONNECTIONS_RESERVED,
             login_timeout: LOGIN_TIMEOUT,
             drain: DRAIN,
+            http: None,
         }
     }
 }
@@ -151,6 +155,7 @@ pub(crate) struct Hub {
 impl Hub {
     /// Logs that there was no place for a connection.
     fn log_refused(&self, peer: SocketAddr) {
+        self.instance.statistics.refused.add(1);
         if let Some(connections) = self.refused.count(Instant::now()) {
             tracing::warn!(%peer, connections, "too many connections: refused");
         }
@@ -162,6 +167,7 @@ impl Hub {
 pub struct Server {
     hub: Arc<Hub>,
     address: SocketAddr,
+    http: Option<SocketAddr>,
     tasks: TaskTracker,
     drain: Duration,
 }
@@ -186,6 +192,18 @@ impl Server {
         if tls.is_none() && !address.ip().to_canonical().is_loopback() {
             tracing::warn!(%address, "clients come over the network without encryption: no certificate for TLS");
         }
+        let http = match &options.http {
+            Some(http) => {
+                let refused = |source| StartError::Listen { address: http.listen, source };
+                let listener = listen(http.listen).map_err(refused)?;
+                let address = listener.local_addr().map_err(refused)?;
+                if !address.ip().to_canonical().is_loopback() {
+                    tracing::warn!(%address, "passwords of HTTP come over the network without encryption");
+                }
+                Some((http, listener, address))
+            }
+            None => None,
+        };
         operator::give_owners(&options.instance.catalog).await;
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
         let hub = Arc::new(Hub {
@@ -207,14 +225,25 @@ impl Server {
         });
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
+        let http = http.map(|(http, listener, address)| {
+            let nonce = hub.mock_nonce.clone();
+            let http = Http::new(hub.instance.clone(), http, options.connections_max, nonce, hub.draining.clone());
+            tasks.spawn(Arc::new(http).run(listener));
+            address
+        });
         tasks.spawn(purge::run(hub.instance.clone(), hub.draining.clone()));
         tasks.spawn(minutes::run(hub.instance.clone(), hub.draining.clone()));
-        Ok(Self { hub, address, tasks, drain: options.drain })
+        Ok(Self { hub, address, http, tasks, drain: options.drain })
     }
 
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address at which it tells metrics.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Other rules for those who log in from now on; `None` for everybody. Who has logged in stays.
@@ -264,6 +293,7 @@ async fn accept(listener: TcpListener, hub: Arc<Hub>, tasks: TaskTracker) {
         };
         match accepted {
             Ok((stream, peer)) => {
+                hub.instance.statistics.accepted.add(1);
                 tasks.spawn(serve(stream, peer, hub.clone()));
             }
             Err(error) => {

@@ -37,7 +37,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use usage::{Counters, Minutes};
+use usage::{Amounts, Counters, Minutes};
 
 /// The shares of a server: as many as tenants, and the operator's.
 #[derive(Debug)]
@@ -45,12 +45,20 @@ pub struct Shares {
     gate: Arc<Gate>,
     commits: Arc<CommitGate>,
     all: Mutex<HashMap<Flow, Arc<Share>>>,
+    /// What those have used that were forgotten.
+    forgotten: Mutex<Amounts>,
     began: Instant,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        Self { gate: Arc::default(), commits: Arc::default(), all: Mutex::default(), began: Instant::now() }
+        Self {
+            gate: Arc::default(),
+            commits: Arc::default(),
+            all: Mutex::default(),
+            forgotten: Mutex::default(),
+            began: Instant::now(),
+        }
     }
 }
 
@@ -86,7 +94,20 @@ impl Shares {
             .filter(|tenant| tenant.state == TenantState::Active)
             .map(|tenant| tenant.oid)
             .collect();
-        self.all.lock().retain(|flow, share| *flow == 0 || there.contains(flow) || Arc::strong_count(share) > 1);
+        let mut all = self.all.lock();
+        let gone = |(flow, share): &(&Flow, &mut Arc<Share>)| {
+            **flow != 0 && !there.contains(flow) && Arc::strong_count(share) == 1
+        };
+        let mut forgotten = self.forgotten.lock();
+        for (_, share) in all.extract_if(|flow, share| gone(&(flow, share))) {
+            *forgotten = forgotten.and(share.counters.amounts());
+        }
+    }
+
+    /// What all have used since the server's start, those that were forgotten too.
+    pub(crate) fn total(&self) -> Amounts {
+        let all = self.all.lock();
+        all.values().fold(*self.forgotten.lock(), |total, share| total.and(share.counters.amounts()))
     }
 }
 

@@ -109,6 +109,7 @@ mod budget;
 mod granularity;
 mod open;
 mod recover;
+mod work;
 
 // Stores that are only read.
 mod read_only;

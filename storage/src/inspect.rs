@@ -20,6 +20,46 @@ pub struct Inspection {
     pub compactions: Vec<CompactionInfo>,
     /// Memory in use.
     pub memory: MemoryInfo,
+    /// What was done since the start.
+    pub work: WorkInfo,
+    /// States that readers hold.
+    pub pins: u64,
+    /// Why the store takes no more writes, if it does not.
+    pub stopped: Option<String>,
+}
+
+/// What a store has done since its start: counts that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkInfo {
+    /// Commits and changes of tables that the log took.
+    pub commits: u64,
+    /// Writes of the log, each with a sync: a group of commits.
+    pub log_writes: u64,
+    /// Bytes that were written to the log.
+    pub log_bytes: u64,
+    /// How long writing and syncing the log took, in nanoseconds.
+    pub log_nanos: u64,
+    /// Memtables that were written to segments.
+    pub flushes: u64,
+    /// Compactions that have begun.
+    pub compactions: u64,
+    /// Bytes that compactions have written.
+    pub compaction_bytes: u64,
+    /// Rows found in the cache of rows, and rows that were not.
+    pub row_cache: CacheUse,
+    /// Pages of segments found in the cache of pages, and pages that were not.
+    pub page_cache: CacheUse,
+    /// Tails of segments found in the cache of tails, and tails that were not.
+    pub footer_cache: CacheUse,
+}
+
+/// How often a cache was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// What was found.
+    pub hits: u64,
+    /// What was not.
+    pub misses: u64,
 }
 
 /// The role of a segment in its tablet.

@@ -34,6 +34,7 @@ mod wire {
     pub mod isolation_random;
     pub mod limits;
     pub mod login;
+    pub mod metrics;
     pub mod notifications;
     pub mod numerics;
     pub mod open_families;

@@ -153,6 +153,7 @@ async fn run(cli: Cli) -> Result<()> {
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
     let access = options.access_rules()?;
+    let http = options.http_options()?;
     let opened = Box::pin(open::open(&options)).await?;
     let password = password::ensure(&opened.instance.catalog, &options.store).await?;
     let passwords = match &demo {
@@ -163,6 +164,7 @@ async fn run(cli: Cli) -> Result<()> {
         listen,
         tls: options.tls(),
         access,
+        http,
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
         ..ServerOptions::new(opened.instance.clone())
@@ -201,6 +203,9 @@ fn print_notices(
     // A closed standard error is no reason to stop.
     let _ = stderr().write_all(text.as_bytes());
     writeln!(stdout(), "listening on {}", server.address()).context("cannot write to standard output")?;
+    if let Some(address) = server.http_address() {
+        writeln!(stdout(), "metrics on http://{address}/metrics").context("cannot write to standard output")?;
+    }
     stdout().flush().context("cannot write to standard output")
 }
 

@@ -5,12 +5,14 @@ use clap::{Args, ValueEnum};
 use keyspan_gateway::{
     audit::{Audit, BYTES_MAX as AUDIT_BYTES},
     auth::access::AccessRules,
+    http::HttpOptions,
     resources::{Age, Memory, Size, TEMP_BYTES},
     server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED, TlsOptions},
 };
 use keyspan_storage::engine::{Codec, EngineOptions, LOG_FILE_BYTES, PIN_AGE_MAX_MICROS};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    net::ToSocketAddrs,
     path::{Path, PathBuf},
 };
 use url::Url;
@@ -54,6 +56,18 @@ pub struct ServeOptions {
     /// JSON for each; made if it is not there [default: audit in the store's folder]
     #[arg(long, value_name = "DIR")]
     pub audit: Option<PathBuf>,
+
+    /// Where to tell metrics over HTTP: /metrics for Prometheus, /healthz, /readyz. Port 0 takes a free one; the address
+    /// in use is printed as "metrics on http://ADDR:PORT/metrics" [default: nowhere]
+    ///
+    /// /metrics wants an operator's name and password, or the token of --http-token. There is no encryption: listen on
+    /// the loopback, or behind a proxy.
+    #[arg(long, value_name = "ADDR:PORT", env = "KEYSPAN_HTTP")]
+    pub http: Option<String>,
+
+    /// A file with a token that stands for an operator's password at /metrics, as "Authorization: Bearer TOKEN".
+    #[arg(long, value_name = "FILE", requires = "http", env = "KEYSPAN_HTTP_TOKEN")]
+    pub http_token: Option<PathBuf>,
 
     /// What the files of the audit log may take; beyond it the oldest goes. 0 keeps none.
     #[arg(long, value_name = "SIZE", default_value_t = Size(AUDIT_BYTES))]
@@ -192,6 +206,29 @@ impl ServeOptions {
         let named = || format!("cannot use the access rules {}", path.display());
         let text = std::fs::read_to_string(path).with_context(named)?;
         Ok(Some(AccessRules::parse(&text).with_context(named)?))
+    }
+
+    /// Where metrics are told, and the token.
+    ///
+    /// # Errors
+    /// If the address is none, or the file of the token cannot be read or holds none.
+    pub fn http_options(&self) -> Result<Option<HttpOptions>> {
+        /// Characters of a token, at least: what is shorter could be guessed.
+        const TOKEN_CHARACTERS_MIN: usize = 16;
+        let Some(listen) = &self.http else { return Ok(None) };
+        let addresses = listen.to_socket_addrs().with_context(|| format!("--http {listen} is no ADDR:PORT"))?;
+        let listen = addresses.into_iter().next().with_context(|| format!("--http {listen} names no address"))?;
+        let token = match &self.http_token {
+            None => None,
+            Some(path) => {
+                let named = || format!("cannot use the token {}", path.display());
+                let token = std::fs::read_to_string(path).with_context(named)?.trim().to_owned();
+                let is_long = token.chars().count() >= TOKEN_CHARACTERS_MIN;
+                ensure!(is_long, "{}: it has fewer than {TOKEN_CHARACTERS_MIN} characters", named());
+                Some(token)
+            }
+        };
+        Ok(Some(HttpOptions { listen, token }))
     }
 
     /// The folder for temporary files: one of this store alone, which a start may empty.

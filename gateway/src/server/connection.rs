@@ -101,8 +101,10 @@ impl From<Stop> for Failure {
 /// Serves a connection from its first byte to its last.
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>, place: bool) -> io::Result<()> {
     let started = startup::start(stream, peer, &hub, place).await?;
-    let Some(Started { mut input, output, session, registration }) = started else { return Ok(()) };
+    let Some(Started { mut input, mut output, session, registration }) = started else { return Ok(()) };
     input.bound_messages(hub.instance.resources.messages.clone());
+    input.count_into(hub.instance.statistics.clone());
+    output.count_into(hub.instance.statistics.clone());
     let connection = Connection {
         input,
         admitted: None,
@@ -224,6 +226,7 @@ impl Connection {
 
     /// An error as the client reads it. What names files of the server goes to its log, and to operators only.
     fn told(&self, error: SqlError) -> SqlError {
+        self.hub.instance.statistics.error(error.state);
         log_internal(&error);
         if self.session.identity.operator { error.for_operator() } else { error }
     }

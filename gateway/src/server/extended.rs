@@ -21,6 +21,7 @@ use crate::{
         Statement,
         session::{Setting, Transaction},
     },
+    statistics::Kind,
     wire::{
         encoder::RowEncoder,
         frontend::{Bind, Target},
@@ -29,7 +30,7 @@ use crate::{
 };
 use datafusion::scalar::ScalarValue;
 use pgwire::api::Type;
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 /// Portals of a connection, at most.
 const PORTALS_MAX: usize = 256;
@@ -163,7 +164,12 @@ impl Connection {
         // Out of the map while it runs: a portal that fails is gone.
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         self.session.received_again(&portal.statement.source.text);
+        let began = Instant::now();
         let done = self.execute_portal(&mut portal, rows_max).await;
+        if let Some(prepared) = &portal.statement.prepared {
+            let kind = Kind::of(&prepared.statement);
+            self.hub.instance.statistics.ended(kind, began.elapsed(), done.is_err());
+        }
         self.registration.end();
         let reply = done?;
         self.tell_notices();

@@ -75,6 +75,7 @@ impl RowsUnderWay {
                     }
                 }
                 if sent >= rows_max {
+                    output.count_rows(sent);
                     return Ok(None);
                 }
             }
@@ -82,6 +83,7 @@ impl RowsUnderWay {
                 Some(Ok(batch)) => Some((self.form.encoder().batch(&batch)?, 0)),
                 Some(Err(error)) => return Err(SqlError::from(error).into()),
                 None => {
+                    output.count_rows(sent);
                     if let Form::Copy(copy) = &self.form {
                         copy.end(&mut output.buffer);
                     }

@@ -20,9 +20,11 @@ use crate::{
         },
         error_position,
     },
+    statistics::Kind,
     wire::{encoder::RowEncoder, reply, transaction_status::TransactionStatus},
 };
 use arrow::datatypes::SchemaRef;
+use std::time::Instant;
 
 impl Connection {
     /// Runs the statements of a Query message. Errors are the caller's to tell.
@@ -68,7 +70,9 @@ impl Connection {
 
     /// Runs a statement; `place` is the text that it stands in, and the how many of it it is, from 0.
     async fn run_alone(&mut self, work: FromText, place: (&str, usize)) -> Result<(), Failure> {
+        let (began, kind) = (Instant::now(), Kind::of(work.statement()));
         let done = self.run_one(work).await;
+        self.hub.instance.statistics.ended(kind, began.elapsed(), done.is_err());
         self.registration.end();
         done.map_err(|failure| failure.with_position(place, &self.session.identity.database))
     }

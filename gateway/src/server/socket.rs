@@ -6,10 +6,11 @@
 use crate::{
     pg::error::{SqlError, SqlState},
     resources::MessageRoom,
+    statistics::Statistics,
     wire::frontend::Frame,
 };
 use bytes::{Buf, BytesMut};
-use std::{future, io, time::Duration};
+use std::{future, io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
@@ -46,6 +47,8 @@ pub(crate) struct Input {
     messages: Option<MessageRoom>,
     /// What the message takes of it that the buffer begins with.
     admitted: Option<OwnedSemaphorePermit>,
+    /// Where bytes are counted; `None` before a client has logged in.
+    statistics: Option<Arc<Statistics>>,
 }
 
 /// What a client is sent.
@@ -53,6 +56,8 @@ pub(crate) struct Output {
     writer: WriteHalf<Box<dyn Stream>>,
     /// Messages to be sent.
     pub(crate) buffer: BytesMut,
+    /// Where bytes and rows are counted; `None` before a client has logged in.
+    statistics: Option<Arc<Statistics>>,
 }
 
 /// Splits a stream.
@@ -60,8 +65,16 @@ pub(crate) fn split(stream: Box<dyn Stream>) -> (Input, Output) {
     let (reader, writer) = tokio::io::split(stream);
     let buffer = BytesMut::new();
     (
-        Input { reader, buffer: buffer.clone(), room: READ_BYTES_MIN, ended: false, messages: None, admitted: None },
-        Output { writer, buffer },
+        Input {
+            reader,
+            buffer: buffer.clone(),
+            room: READ_BYTES_MIN,
+            ended: false,
+            messages: None,
+            admitted: None,
+            statistics: None,
+        },
+        Output { writer, buffer, statistics: None },
     )
 }
 
@@ -78,7 +91,15 @@ impl Input {
         let count = self.reader.read_buf(&mut self.buffer).await?;
         self.room = if count < room { READ_BYTES_MIN } else { (2 * room).clamp(READ_BYTES_MIN, READ_BYTES_MAX) };
         self.ended = count == 0;
+        if let Some(statistics) = &self.statistics {
+            statistics.bytes_received.add(count as u64);
+        }
         Ok(count > 0)
+    }
+
+    /// Counts bytes from now on.
+    pub(crate) fn count_into(&mut self, statistics: Arc<Statistics>) {
+        self.statistics = Some(statistics);
     }
 
     /// Bounds long messages by what there is room for in all connections.
@@ -126,11 +147,27 @@ impl Output {
     /// Sends what is in the buffer. Given up half-way, the rest stays in the buffer.
     pub(crate) async fn send(&mut self) -> io::Result<()> {
         while self.buffer.has_remaining() {
-            if self.writer.write_buf(&mut self.buffer).await? == 0 {
+            let count = self.writer.write_buf(&mut self.buffer).await?;
+            if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
+            }
+            if let Some(statistics) = &self.statistics {
+                statistics.bytes_sent.add(count as u64);
             }
         }
         self.writer.flush().await
+    }
+
+    /// Counts bytes and rows from now on.
+    pub(crate) fn count_into(&mut self, statistics: Arc<Statistics>) {
+        self.statistics = Some(statistics);
+    }
+
+    /// Counts rows that were written to the buffer.
+    pub(crate) fn count_rows(&self, rows: u64) {
+        if let Some(statistics) = &self.statistics {
+            statistics.rows_sent.add(rows);
+        }
     }
 
     /// Whether there is enough to be sent.

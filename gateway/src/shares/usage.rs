@@ -57,6 +57,20 @@ impl Counters {
 }
 
 impl Amounts {
+    /// The sum of both.
+    pub(crate) fn and(self, more: Self) -> Self {
+        Self {
+            statements: self.statements + more.statements,
+            rows_read: self.rows_read + more.rows_read,
+            bytes_read: self.bytes_read + more.bytes_read,
+            rows_written: self.rows_written + more.rows_written,
+            bytes_written: self.bytes_written + more.bytes_written,
+            busy_nanos: self.busy_nanos + more.busy_nanos,
+            refusals: self.refusals + more.refusals,
+            dryrun_refusals: self.dryrun_refusals + more.dryrun_refusals,
+        }
+    }
+
     fn since(self, before: Self) -> Self {
         Self {
             statements: self.statements - before.statements,

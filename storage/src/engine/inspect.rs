@@ -3,9 +3,9 @@
 use super::{Engine, segment::Segment, state::Table, tablet::Tablet};
 use crate::{
     TableName,
-    inspect::{Inspection, MemoryInfo, SegmentInfo, SegmentKind, TabletInfo},
+    inspect::{Inspection, MemoryInfo, SegmentInfo, SegmentKind, TabletInfo, WorkInfo},
 };
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Engine {
     /// See [`Store::inspect`](crate::Store::inspect).
@@ -28,7 +28,33 @@ impl Engine {
             footer_cache_bytes,
             log_bytes: self.shared.log_bytes.load(Ordering::Relaxed),
         };
-        Inspection { segments, tablets, compactions: self.maintenance.compactions.infos(), memory }
+        Inspection {
+            segments,
+            tablets,
+            compactions: self.maintenance.compactions.infos(),
+            memory,
+            work: self.work(),
+            pins: self.shared.pins.count(),
+            stopped: self.shared.stopped.get().cloned(),
+        }
+    }
+
+    fn work(&self) -> WorkInfo {
+        let (work, compactions) = (&self.shared.work, &self.maintenance.compactions);
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (footer_cache, page_cache) = self.maintenance.caches.usage();
+        WorkInfo {
+            commits: of(&work.commits),
+            log_writes: of(&work.log_writes),
+            log_bytes: of(&work.log_bytes),
+            log_nanos: of(&work.log_nanos),
+            flushes: of(&work.flushes),
+            compactions: compactions.begun(),
+            compaction_bytes: compactions.bytes_written(),
+            row_cache: self.shared.rows.usage(),
+            page_cache,
+            footer_cache,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     segment::{Caches, Segment},
     state::{State, Table},
     tablet::{Tablet, Tablets},
+    work::Work,
     writer::{Shared, Thresholds, Writer},
 };
 use crate::{Error, Result, clock::HybridClock, fs::Fs};
@@ -139,6 +140,7 @@ fn start(
         is_stamping: AtomicBool::new(false),
         is_often_scanned: AtomicBool::new(false),
         log_bytes: AtomicU64::new(log.bytes()),
+        work: Work::default(),
     });
     let (queue, requests) = mpsc::channel(options.queue_requests_max.max(1));
     let maintenance = Arc::new(Maintenance::new(

@@ -74,6 +74,11 @@ impl PinnedState {
 pub(crate) struct Pins(Mutex<VecDeque<Weak<PinnedState>>>);
 
 impl Pins {
+    /// Those that are in use.
+    pub(crate) fn count(&self) -> u64 {
+        self.pins().iter().filter(|pin| pin.strong_count() > 0).count() as u64
+    }
+
     fn pins(&self) -> MutexGuard<'_, VecDeque<Weak<PinnedState>>> {
         locked(&self.0)
     }

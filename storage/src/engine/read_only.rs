@@ -21,6 +21,7 @@ use super::{
     row_cache::RowCache,
     segment::{Caches, Segment},
     state::State,
+    work::Work,
     writer::Shared,
 };
 use crate::{
@@ -152,6 +153,7 @@ fn shared(state: State, clock: Box<dyn Clock>) -> Arc<Shared> {
         is_stamping: AtomicBool::new(false),
         is_often_scanned: AtomicBool::new(false),
         log_bytes: AtomicU64::new(0),
+        work: Work::default(),
     })
 }
 

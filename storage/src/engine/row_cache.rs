@@ -4,7 +4,7 @@
 //! still live at its position is the caller's question, which the deletion vectors of a state answer.
 
 use super::{deletion_vector::Position, manifest::SegmentId, state::Location};
-use crate::Result;
+use crate::{Result, inspect::CacheUse};
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
 
@@ -58,6 +58,11 @@ impl RowCache {
     /// Removes all rows.
     pub(crate) fn clear(&self) {
         self.cache.clear();
+    }
+
+    /// How often it was asked.
+    pub(crate) fn usage(&self) -> CacheUse {
+        CacheUse { hits: self.cache.hits(), misses: self.cache.misses() }
     }
 
     /// Bytes in the cache.

@@ -33,12 +33,16 @@ use super::{
     record,
     row_cache::RowCache,
     state::State,
+    work::Work,
 };
 use crate::{Commit, Error, FamilyChange, Result, RowMutation, TableName, TableSchema, Write, clock::HybridClock};
 use arc_swap::ArcSwap;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -71,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) is_often_scanned: AtomicBool,
     /// Bytes of the log's files, for inspection.
     pub(crate) log_bytes: AtomicU64,
+    /// What was done, for inspection.
+    pub(crate) work: Work,
 }
 
 impl Shared {
@@ -248,6 +254,7 @@ impl Writer {
             drop(request.done);
             if let Some(sequence) = flushed {
                 self.flushed = sequence;
+                self.shared.work.flushes.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = self.log.release(sequence) {
                     tracing::warn!(%error, "a file of the log that is no longer needed was not removed");
                 }
@@ -386,7 +393,7 @@ impl Writer {
 
     /// Makes a group durable, publishes it and answers.
     fn settle(&mut self, state: State, answers: Vec<Answer>) {
-        match self.append() {
+        match self.append(answers.len()) {
             Ok(()) => {
                 self.shared.published.store(Arc::new(state));
                 for answer in answers {
@@ -423,13 +430,16 @@ impl Writer {
     }
 
     /// Writes and syncs the frame, unless it is empty.
-    fn append(&mut self) -> Result<()> {
+    fn append(&mut self, requests: usize) -> Result<()> {
         if self.frame.len() == frame::FRAME_BYTES {
             return Ok(());
         }
         self.shared.check_writing()?;
         // Not the clock's time: only commits and reads advance the clock.
-        self.log.append(&mut self.frame, self.shared.published.load().stamp)
+        let (began, bytes) = (Instant::now(), self.frame.len() as u64);
+        self.log.append(&mut self.frame, self.shared.published.load().stamp)?;
+        self.shared.work.logged(requests as u64, bytes, began.elapsed());
+        Ok(())
     }
 
     /// Stops writing for good.
@@ -448,7 +458,7 @@ impl Writer {
         self.frame.clear();
         self.frame.resize(frame::FRAME_BYTES, 0);
         record::put_clock(&mut self.frame, self.shared.clock.now());
-        let result = match self.append() {
+        let result = match self.append(0) {
             // The acknowledged commits are durable, and the clock is only a precaution.
             Err(Error::NoSpace { .. } | Error::Unavailable(_)) => Ok(()),
             result => result,

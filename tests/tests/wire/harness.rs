@@ -58,6 +58,14 @@ impl Harness {
         Self::open_engine(tempfile::tempdir()?, change, |_| {}).await
     }
 
+    /// The same, with options of the server as well.
+    pub async fn start_on(
+        change_engine: impl FnOnce(&mut EngineOptions),
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Result<Self> {
+        Self::open_engine(tempfile::tempdir()?, change_engine, change).await
+    }
+
     /// A server over the memory store, which has neither files nor segments.
     pub async fn in_memory() -> Result<Self> {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(SystemClock)));
@@ -126,6 +134,11 @@ impl Harness {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the server tells metrics.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.server.as_ref()?.http_address()
     }
 
     /// The folder that operators may copy into.

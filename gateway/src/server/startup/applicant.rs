@@ -54,6 +54,7 @@ impl Applicant {
 
     /// Logs what the client is told.
     pub(super) fn refused(&self, instance: &Instance, error: &SqlError) {
+        instance.statistics.log_ins_refused.add(1);
         let (peer, [role, database]) = (self.peer, self.logged_names());
         let (state, reason) = (error.state.0, cut(&error.message, LOGGED_REASON_BYTES_MAX));
         tracing::warn!(%peer, role, database, state, reason, "log-in refused");
@@ -62,6 +63,7 @@ impl Applicant {
 
     /// Logs the end of the time to log in.
     pub(super) fn too_late(&self, instance: &Instance) {
+        instance.statistics.log_ins_refused.add(1);
         let (peer, [role, database]) = (self.peer, self.logged_names());
         tracing::warn!(%peer, role, database, "log-in took too long: closed");
         self.record(instance, Event::new("log_in_refused").text("reason", "it took too long"));

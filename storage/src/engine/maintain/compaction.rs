@@ -63,6 +63,11 @@ impl Compactions {
         self.ring().infos.iter().cloned().collect()
     }
 
+    /// Compactions that have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.ring().last
+    }
+
     /// Bytes written by finished compactions.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.ring().bytes_written

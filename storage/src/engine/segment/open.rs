@@ -16,6 +16,7 @@ use crate::{
         blobs::{Blob, Blobs},
         writer::same,
     },
+    inspect::CacheUse,
 };
 use bytes::Bytes;
 use parquet::{
@@ -98,6 +99,14 @@ impl Caches {
         self.loaded.remove(&id);
         drop(self.last().take_if(|last| last.id == id));
         self.pages.retain(|(segment, _), _| *segment != id);
+    }
+
+    /// How often it was asked for tails and for pages.
+    pub(crate) fn usage(&self) -> (CacheUse, CacheUse) {
+        (
+            CacheUse { hits: self.loaded.hits(), misses: self.loaded.misses() },
+            CacheUse { hits: self.pages.hits(), misses: self.pages.misses() },
+        )
     }
 
     /// Bytes in use, for tails and for pages.
