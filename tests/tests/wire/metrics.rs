@@ -176,6 +176,29 @@ async fn what_is_told_is_what_happened() -> Result<()> {
     Ok(())
 }
 
+/// Every metric that the dashboard in `docs/` asks for is on the page.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dashboard_asks_for_what_there_is() -> Result<()> {
+    let harness = Harness::start_with(with_http).await?;
+    let page = page(harness.http().context("an address")?).await?;
+    let there: BTreeSet<&str> = page.keys().map(|name| name.split('{').next().unwrap_or_default()).collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/grafana/keyspan.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let mut asked = BTreeSet::new();
+    for target in
+        dashboard["panels"].as_array().context("panels")?.iter().flat_map(|panel| panel["targets"].as_array()).flatten()
+    {
+        let words = target["expr"].as_str().context("an expression")?.split(|c: char| !c.is_alphanumeric() && c != '_');
+        asked.extend(words.filter(|word| word.starts_with("keyspan_") || word.starts_with("process_")));
+    }
+    // Only what happened is told by class, and only tables that have segments.
+    asked.retain(|name| !["keyspan_errors_total", "keyspan_table_bytes"].contains(name));
+    assert!(asked.len() > 20, "{asked:?}");
+    let missing: Vec<_> = asked.difference(&there).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_scrapes_at_once_are_answered_or_refused() -> Result<()> {
     let harness = Harness::start_with(with_http).await?;
