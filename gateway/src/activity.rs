@@ -6,7 +6,14 @@
 use crate::identity::Identity;
 use crate::lock::{Mutex, MutexGuard};
 use keyspan_catalog::{Snapshot, TenantState};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -52,8 +59,42 @@ pub(crate) struct Activity {
     pub(crate) query: String,
     /// The text of the statement without a name.
     pub(crate) unnamed: String,
+    /// The COPY that it runs, if it does.
+    pub(crate) copy: Option<Arc<CopyProgress>>,
     /// How it is stopped.
     pub(crate) controls: Controls,
+}
+
+/// How far a COPY is.
+#[derive(Debug)]
+pub(crate) struct CopyProgress {
+    /// The OID of its table; 0 for a query.
+    pub(crate) relation: u32,
+    /// `COPY FROM` or `COPY TO`.
+    pub(crate) command: &'static str,
+    bytes: AtomicU64,
+    rows: AtomicU64,
+}
+
+impl CopyProgress {
+    /// Of one that begins.
+    pub(crate) fn new(relation: u32, command: &'static str) -> Self {
+        Self { relation, command, bytes: AtomicU64::new(0), rows: AtomicU64::new(0) }
+    }
+
+    /// Says how many bytes were received or sent, and rows read or written.
+    pub(crate) fn set(&self, bytes: u64, rows: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.rows.store(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
 }
 
 /// How others may stop a session.
@@ -159,6 +200,7 @@ impl Activity {
             state: "idle",
             query: String::new(),
             unnamed: String::new(),
+            copy: None,
             controls: Controls::default(),
         }
     }

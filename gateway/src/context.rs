@@ -10,6 +10,7 @@ use crate::{
     advisory_locks::SessionLocks,
     context::introspection::SessionObjects,
     instance::Instance,
+    lock::Mutex,
     lookup,
     notifications::{Ear, SharedPending},
     pg::{
@@ -76,6 +77,8 @@ pub struct StatementContext {
     pub cancelled: CancelFlag,
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
+    /// Where the outline of its plan goes, if that is logged.
+    pub(crate) outline: Option<Arc<Mutex<String>>>,
     /// The rights that the statement needs, as they are found.
     pub(crate) needs: Arc<Needs>,
     /// The roles that its database knows, once they are asked for.

@@ -10,7 +10,13 @@ use crate::{
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 /// What all sessions of a server share.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub struct Instance {
     pub rooms: Rooms,
     /// What sessions do.
     pub activities: Arc<Activities>,
+    /// `log_min_duration_statement` of sessions that do not set it, in milliseconds; below 0 no statement is logged.
+    pub log_min_duration_millis: AtomicI64,
     /// What the server has done.
     pub statistics: Arc<Statistics>,
     /// What each tenant may take, and what it takes.
@@ -67,8 +75,14 @@ impl Instance {
             advisory_locks: Arc::default(),
             rooms: Rooms::default(),
             activities: Arc::default(),
+            log_min_duration_millis: AtomicI64::new(-1),
             statistics: Arc::default(),
             shares: Shares::default(),
         }
+    }
+    /// How long a statement may take before it is logged; `None` if none is.
+    pub(crate) fn log_min_duration(&self) -> Option<Duration> {
+        let millis = self.log_min_duration_millis.load(Ordering::Relaxed);
+        u64::try_from(millis).ok().map(Duration::from_millis)
     }
 }

@@ -31,6 +31,7 @@ use crate::{
     },
     query::Query,
     session::Session,
+    shares::work::Written,
     view::View,
     write_set::{CELLS_MAX, WriteSet},
 };
@@ -212,6 +213,11 @@ impl Load {
         &self.target.table.name
     }
 
+    /// The OID of its table.
+    pub(crate) fn relation(&self) -> u32 {
+        self.target.table.id.0
+    }
+
     /// The name and type of each column that rows have values for.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, SqlType)> {
         self.named.iter().map(|at| (self.target.columns[*at].name.as_str(), self.target.columns[*at].kind))
@@ -322,6 +328,7 @@ impl Load {
             self.past_the_log(session, &rows, last).await?;
             drop(turn);
             session.share().count_written(rows.len() as u64, bytes);
+            self.count_rows(session, rows.len());
             return Ok(());
         }
         if rows.is_empty() {
@@ -340,7 +347,15 @@ impl Load {
             tokio::task::yield_now().await;
         }
         self.stored += if in_transaction || self.altering { 0 } else { rows.len() as u64 };
+        self.count_rows(session, rows.len());
         Ok(())
+    }
+
+    /// Counts rows as written by a statement; those of a table that is altered were there.
+    fn count_rows(&self, session: &Session, rows: usize) {
+        if !self.altering {
+            session.share().work.table(self.target.table.id.0).wrote(Written::Inserted, rows as u64);
+        }
     }
 
     /// Hands the rows to the store; the last of them make all visible.

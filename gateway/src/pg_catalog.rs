@@ -43,6 +43,7 @@ pub mod rights;
 pub mod sequences;
 pub mod shares;
 mod signals;
+mod statistics;
 pub mod store_stats;
 pub mod system_columns;
 pub mod tables;
@@ -87,15 +88,18 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_settings", &[cluster::settings]),
     (PG_CATALOG, "pg_shdescription", &[comments::shared_descriptions]),
     (PG_CATALOG, "pg_stat_activity", &[cluster::activities]),
-    (PG_CATALOG, "pg_stat_all_indexes", &[objects::index_statistics]),
-    (PG_CATALOG, "pg_stat_all_tables", &[objects::table_statistics]),
-    (PG_CATALOG, "pg_stat_database", &[cluster::database_statistics]),
+    (PG_CATALOG, "pg_stat_all_indexes", &[statistics::indexes]),
+    (PG_CATALOG, "pg_stat_all_tables", &[statistics::tables]),
+    (PG_CATALOG, "pg_stat_database", &[statistics::databases]),
     (PG_CATALOG, "pg_stat_gssapi", &[cluster::gssapi]),
-    (PG_CATALOG, "pg_stat_user_indexes", &[objects::index_statistics]),
-    (PG_CATALOG, "pg_stat_user_tables", &[objects::table_statistics]),
-    (PG_CATALOG, "pg_statio_all_indexes", &[objects::index_statistics]),
-    (PG_CATALOG, "pg_statio_all_tables", &[objects::table_statistics]),
-    (PG_CATALOG, "pg_statio_user_tables", &[objects::table_statistics]),
+    (PG_CATALOG, "pg_stat_progress_copy", &[statistics::copies]),
+    (PG_CATALOG, "pg_stat_statements", &[statistics::statements]),
+    (PG_CATALOG, "pg_stat_statements_info", &[statistics::statements_info]),
+    (PG_CATALOG, "pg_stat_user_indexes", &[statistics::indexes]),
+    (PG_CATALOG, "pg_stat_user_tables", &[statistics::tables]),
+    (PG_CATALOG, "pg_statio_all_indexes", &[statistics::index_blocks]),
+    (PG_CATALOG, "pg_statio_all_tables", &[statistics::blocks]),
+    (PG_CATALOG, "pg_statio_user_tables", &[statistics::blocks]),
     (PG_CATALOG, "pg_tables", &[objects::table_names]),
     (PG_CATALOG, "pg_tablespace", &[cluster::tablespaces]),
     (PG_CATALOG, "pg_timezone_abbrevs", &[time_zones::abbreviations]),

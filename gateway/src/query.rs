@@ -251,6 +251,7 @@ impl Query {
         physical: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream> {
         self.statement.authorize()?;
+        note_outline(&self.statement, &physical);
         provider::within_budget(&physical)?;
         Ok(for_client(joins::run(&self.context, plan, physical)?))
     }
@@ -261,6 +262,7 @@ impl Query {
     /// 53400.
     pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
         self.statement.authorize()?;
+        note_outline(&self.statement, &physical);
         provider::within_budget(&physical)?;
         Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
     }
@@ -392,8 +394,16 @@ pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
     let optimized = optimize(context, &plan).await?;
     let physical = physical(context, &optimized).await?;
+    note_outline(StatementContext::within(context.state_ref().read().config_options())?, &physical);
     provider::within_budget(&physical)?;
     Ok(for_client(joins::run(context, &optimized, physical)?))
+}
+
+/// Notes what a plan does, if slow statements are logged.
+fn note_outline(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
+    if let Some(outline) = &statement.outline {
+        *outline.lock() = explain::outline(plan);
+    }
 }
 
 /// Optimises a plan; one that may take long on the threads of [`planning`].

@@ -11,6 +11,7 @@
 mod cancel;
 mod connection;
 mod copy;
+mod counting;
 mod extended;
 pub mod interrupt;
 mod log_limit;
@@ -226,7 +227,7 @@ impl Server {
         let tasks = TaskTracker::new();
         tasks.spawn(accept(listener, hub.clone(), tasks.clone()));
         let http = http.map(|(http, listener, address)| {
-            let nonce = hub.mock_nonce.clone();
+            let nonce = hub.mock_nonce;
             let http = Http::new(hub.instance.clone(), http, options.connections_max, nonce, hub.draining.clone());
             tasks.spawn(Arc::new(http).run(listener));
             address

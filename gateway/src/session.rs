@@ -6,12 +6,14 @@
 
 use crate::activity::{Activity, Listed};
 use crate::advisory_locks::OwnLocks;
+use crate::lock::Mutex;
 use crate::lookup;
 use crate::pg::datetime::{OwnedInput, Style};
 use crate::wire::transaction_status::TransactionStatus;
 use crate::{identity::Identity, instance::Instance};
 mod activity;
 mod context;
+pub(crate) mod counting;
 mod cursors;
 mod erasure;
 mod listening;
@@ -89,6 +91,8 @@ pub struct Session {
     pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
+    /// The outline of the plan that runs, where slow statements are logged.
+    outline: Arc<Mutex<String>>,
     /// What its database may take of the server.
     share: Arc<Share>,
     /// Its place among the sessions of the database.
@@ -110,13 +114,15 @@ pub struct Prepared {
     pub(crate) plans: Arc<PreparedPlan>,
     /// What it runs as, if it is a query that others are like.
     pub(crate) parameterized: Option<plan_cache::Parameterized>,
+    /// What is counted of its text.
+    pub(crate) counted: Arc<counting::Counted>,
 }
 
 impl Prepared {
     /// A statement that leaves nothing in the session.
     pub(crate) fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
-        let (kept, plans) = (Arc::default(), Arc::default());
-        Self { statement: Arc::new(statement), parameters, columns, kept, plans, parameterized: None }
+        let (statement, kept, plans) = (Arc::new(statement), Arc::default(), Arc::default());
+        Self { statement, parameters, columns, kept, plans, parameterized: None, counted: Arc::default() }
     }
 
     fn analysed(&self) -> point::Analysed<'_> {
@@ -186,6 +192,7 @@ impl Session {
             last_values: Arc::default(),
             pending_settings: Arc::default(),
             activity,
+            outline: Arc::default(),
             share,
             connected: None,
         }

@@ -350,6 +350,12 @@ impl Settings {
         }
     }
 
+    /// `log_min_duration_statement`, if it is set: `None` within if no statement is to be logged.
+    pub(crate) fn log_min_duration(&self) -> Option<Option<Duration>> {
+        let value = self.values.get("log_min_duration_statement")?;
+        Some(millis(value).and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis))
+    }
+
     /// The value of a setting that is known to be there.
     fn value(&self, name: &'static str) -> &str {
         self.values.get(name).map_or("", String::as_str)

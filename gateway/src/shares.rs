@@ -20,6 +20,7 @@ mod rate;
 pub(crate) mod schedule;
 pub(crate) mod turns;
 pub(crate) mod usage;
+pub(crate) mod work;
 
 pub(crate) use admission::{Admitted, CommitTurn, Connected};
 
@@ -38,6 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 use usage::{Amounts, Counters, Minutes};
+use work::Work;
 
 /// The shares of a server: as many as tenants, and the operator's.
 #[derive(Debug)]
@@ -132,6 +134,7 @@ pub struct Share {
     connections: AtomicU32,
     stored: Mutex<Option<Stored>>,
     pub(crate) counters: Counters,
+    pub(crate) work: Work,
     pub(crate) minutes: Mutex<Minutes>,
 }
 
@@ -161,6 +164,7 @@ impl Share {
             connections: AtomicU32::default(),
             stored: Mutex::default(),
             counters: Counters::default(),
+            work: Work::default(),
             minutes: Mutex::default(),
         }
     }

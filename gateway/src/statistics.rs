@@ -3,11 +3,14 @@
 //!
 //! Counters only grow and are relaxed: each is exact, but no two are of the same moment.
 
+pub(crate) mod statements;
+
 use crate::{
     lock::Mutex,
     pg::error::SqlState,
     sql::ast::{Statement, session::CursorStatement},
 };
+use statements::Statements;
 use std::{
     array,
     collections::BTreeMap,
@@ -154,6 +157,8 @@ pub struct Statistics {
     pub(crate) rows_sent: Counter,
     /// Requests by HTTP whose password or token was wrong.
     pub(crate) http_refused: Counter,
+    /// By their texts.
+    pub(crate) texts: Statements,
     statements: [Histogram; Kind::ALL.len()],
     failed: [Counter; Kind::ALL.len()],
     /// By the class of the SQLSTATE: some forty.

@@ -175,6 +175,14 @@ impl WriteSet {
         })
     }
 
+    /// The table of its rows, if all are of one.
+    pub(crate) fn table(&self) -> Option<TableId> {
+        let tables = self.rows.keys().chain(self.ranges.iter().map(|(table, _)| &table.id));
+        let mut tables = tables.copied();
+        let first = tables.next()?;
+        tables.all(|table| table == first).then_some(first)
+    }
+
     /// Whether the row is written already.
     pub fn has(&self, table: &Table, key: &RowKey) -> bool {
         self.mutations(table, key).is_some()

@@ -51,6 +51,7 @@ mod wire {
     pub mod session_defaults;
     pub mod shares;
     pub mod slt;
+    pub mod statistics;
     pub mod streaming;
     pub mod tenant_backup;
     pub mod tenant_copy;

@@ -11,8 +11,10 @@
 //! start this one.
 
 pub mod client;
+pub mod config;
 pub mod demo;
 pub mod files;
+pub mod log;
 pub mod open;
 pub mod options;
 pub mod password;
@@ -21,22 +23,25 @@ pub mod proto;
 pub mod tenant_files;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use config::{Arguments, Values};
 use demo::DemoOptions;
 use keyspan_bench::{Bench, Signals};
 use keyspan_gateway::{
+    instance::Instance,
     resources::raise_open_files,
     server::{Server, ServerOptions},
 };
+use log::LogFormat;
 use open::OpenStore;
 use options::ServeOptions;
 use std::{
-    io::{self, Write, stderr, stdout},
+    io::{Write, stderr, stdout},
     net::{SocketAddr, ToSocketAddrs},
     process::ExitCode,
+    sync::atomic::Ordering,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// Bytes of a worker's stack: plans of deeply nested queries recurse.
 const STACK_BYTES: usize = 8 << 20;
@@ -46,7 +51,7 @@ const STACK_BYTES: usize = 8 << 20;
 /// Each tenant is a Postgres database, its rows a span of row keys; SQL predicates become key ranges inside the store.
 /// psql, drivers and BI tools connect as to PostgreSQL.
 #[derive(Debug, Parser)]
-#[command(name = "keyspan", version, after_long_help = AFTER_HELP, max_term_width = 120)]
+#[command(name = "keyspan", version, after_long_help = AFTER_HELP, max_term_width = 120, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +62,7 @@ Examples:
   keyspan demo                            load real flights, ask three queries, serve
   keyspan serve                           serve ./keyspan-data on 127.0.0.1:5433
   keyspan serve --store /srv/keyspan --listen 0.0.0.0:5432 --tls-cert server.crt --tls-key server.key
+  keyspan serve --config /etc/keyspan/keyspan.toml     these options in a file: keyspan config --print shows all
   keyspan serve --memory 4GiB --segments s3://bucket/prefix    rows in a bucket, the log on the local disk
   keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
   keyspan backup /backup/alto --tenant alto             one tenant of it, alone
@@ -71,11 +77,25 @@ Connect:
 Environment:
   KEYSPAN_PASSWORD   the operator's password; without it one is made at the first start, shown once, and kept in the store's folder
                      in the file operator-password, readable by its owner alone
+  KEYSPAN_CONFIG     the configuration file, as --config
   KEYSPAN_…          the options of storage, see keyspan serve --help: an option on the command line comes before it
   KEYSPAN_LOG        what is logged to standard error, for example info or keyspan=debug (default: warn)
 
 Stop it with Ctrl-C or SIGTERM: running statements get ten seconds to finish. A second signal stops at once; what was
 acknowledged is on the disk either way.";
+
+/// What to do with a configuration.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct ConfigOptions {
+    /// Print a file with all options, each with what it means and its default.
+    #[arg(long)]
+    print: bool,
+
+    /// Check a file, and name the line of what is wrong.
+    #[arg(long, value_name = "FILE")]
+    check: Option<std::path::PathBuf>,
+}
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -84,6 +104,8 @@ enum Command {
         #[command(flatten)]
         serve: ServeOptions,
     },
+    /// Show or check configuration files.
+    Config(ConfigOptions),
     /// Fill an empty store with real flights, ask three queries through the own wire, then serve it.
     Demo {
         #[command(flatten)]
@@ -119,31 +141,71 @@ enum Command {
 
 /// The program: parses the arguments of the process, runs, gives its exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("KEYSPAN_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let arguments = match Arguments::of_process() {
+        Ok(arguments) => arguments,
+        Err(error) => return wrong_configuration(&format!("{error:#}")),
+    };
+    let (cli, values) = match parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => match arguments.located(&error, &Cli::command()) {
+            Some(located) => return wrong_configuration(&located),
+            None => error.exit(),
+        },
+    };
+    log::begin(match &cli.command {
+        Command::Serve { serve } | Command::Demo { serve, .. } => serve.log_format,
+        _ => LogFormat::Auto,
+    });
     permissions::keep_to_owner();
     let files = raise_open_files();
     tracing::info!(?files, "how many files may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
+        Ok(runtime) => runtime.block_on(Box::pin(run(cli, values))),
         Err(error) => Err(error).context("cannot start threads"),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let text = format!("{error:#}");
+            if let Some(located) = arguments.with_line(&text) {
+                return wrong_configuration(&located);
+            }
             // A closed standard error is no reason to fail otherwise.
-            let _ = writeln!(stderr(), "keyspan: {error:#}");
+            let _ = writeln!(stderr(), "keyspan: {text}");
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run(cli: Cli) -> Result<()> {
+/// The command of some arguments, and what the options of `serve` are set to.
+fn parse(arguments: &Arguments) -> Result<(Cli, Values), clap::Error> {
+    let matches = Cli::command().try_get_matches_from(&arguments.all)?;
+    let values = matches.subcommand().map(|(_, own)| config::values(own)).unwrap_or_default();
+    Ok((Cli::from_arg_matches(&matches)?, values))
+}
+
+/// Says what is wrong with the configuration: exit code 2, as for a wrong command line.
+fn wrong_configuration(what: &str) -> ExitCode {
+    let _ = writeln!(stderr(), "keyspan: {what}");
+    ExitCode::from(2)
+}
+
+fn configuration(options: &ConfigOptions) -> Result<()> {
+    if let Some(file) = &options.check {
+        config::check(file, &Cli::command())?;
+    }
+    if options.print {
+        write!(stdout(), "{}", config::print()).context("cannot write to standard output")?;
+    }
+    Ok(())
+}
+
+async fn run(cli: Cli, values: Values) -> Result<()> {
     let (options, demo) = match cli.command {
         Command::Serve { serve } => (serve, None),
         Command::Demo { serve, demo } => (serve, Some(demo)),
+        Command::Config(options) => return configuration(&options),
         Command::Check { store } => return files::check(store).await,
         Command::Backup { backup } => return files::backup(backup).await,
         Command::Restore { restore } => return files::restore(restore).await,
@@ -155,6 +217,7 @@ async fn run(cli: Cli) -> Result<()> {
     let access = options.access_rules()?;
     let http = options.http_options()?;
     let opened = Box::pin(open::open(&options)).await?;
+    set_log_min_duration(&opened.instance, &options);
     let password = password::ensure(&opened.instance.catalog, &options.store).await?;
     let passwords = match &demo {
         Some(demo) => Some(Box::pin(demo::fill(&opened.instance, &options.store, demo)).await?),
@@ -182,7 +245,7 @@ async fn run(cli: Cli) -> Result<()> {
             return shown.map(drop);
         }
     }
-    wait(server, signals, &options).await
+    wait(server, signals, (&opened.instance, options, values)).await
 }
 
 /// The address of `host:port`.
@@ -209,13 +272,21 @@ fn print_notices(
     stdout().flush().context("cannot write to standard output")
 }
 
-/// Serves until a signal, then drains connections; a second signal stops at once. SIGHUP reads the access rules anew.
-async fn wait(server: Server, mut signals: Signals, options: &ServeOptions) -> Result<()> {
+/// Serves until a signal, then drains connections; a second signal stops at once. SIGHUP reads the configuration and
+/// the access rules anew.
+async fn wait(
+    server: Server,
+    mut signals: Signals,
+    (instance, mut options, mut values): (&Instance, ServeOptions, Values),
+) -> Result<()> {
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     loop {
         tokio::select! {
             () = signals.next() => break,
-            _ = hang_up.recv() => reload(&server, options),
+            _ = hang_up.recv() => {
+                reconfigure(instance, &mut options, &mut values);
+                reload(&server, &options);
+            }
         }
     }
     tracing::info!("stopping");
@@ -223,6 +294,35 @@ async fn wait(server: Server, mut signals: Signals, options: &ServeOptions) -> R
         closed = server.shutdown() => closed.context("cannot close the store"),
         () = signals.next() => anyhow::bail!("stopped by a second signal"),
     }
+}
+
+/// Reads the configuration anew; one that is wrong changes nothing.
+fn reconfigure(instance: &Instance, options: &mut ServeOptions, values: &mut Values) {
+    if options.config.is_none() {
+        return;
+    }
+    let parsed = Arguments::of_process().map_err(|error| format!("{error:#}")).and_then(|arguments| {
+        let located = |error| arguments.located(&error, &Cli::command()).unwrap_or_else(|| error.to_string());
+        parse(&arguments).map_err(located)
+    });
+    match parsed {
+        Ok((Cli { command: Command::Serve { serve } | Command::Demo { serve, .. } }, new)) => {
+            for name in config::needs_restart(values, &new) {
+                tracing::warn!(option = name, "the configuration has changed: this option needs a restart");
+            }
+            options.access = serve.access;
+            options.log_min_duration_statement = serve.log_min_duration_statement;
+            set_log_min_duration(instance, options);
+            *values = new;
+            tracing::warn!("the configuration was read anew");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::error!("{error}; what was read before still holds"),
+    }
+}
+
+fn set_log_min_duration(instance: &Instance, options: &ServeOptions) {
+    instance.log_min_duration_millis.store(options.log_min_duration_statement, Ordering::Relaxed);
 }
 
 /// Reads the access rules anew. Those that are wrong change nothing.
@@ -240,7 +340,8 @@ fn reload(server: &Server, options: &ServeOptions) {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::path::PathBuf;
+    use std::{io, path::PathBuf};
+    use tracing_subscriber::EnvFilter;
 
     /// The example of the help text: a filter's target is a prefix.
     const LOG_OF_ALL_CRATES: &str = "keyspan=debug";

@@ -1,5 +1,6 @@
 //! What `serve` and `demo` take: where the store is, how it is served, what it may take of the machine.
 
+use crate::log::LogFormat;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use keyspan_gateway::{
@@ -23,6 +24,11 @@ pub struct ServeOptions {
     /// The store's folder; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
     pub store: PathBuf,
+
+    /// A file with these options, in TOML: names with _ for -, such as `connections_max = 200`. The command line comes
+    /// before the environment, and the environment before the file. `keyspan config --print` shows one with all of them.
+    #[arg(long, value_name = "FILE", env = "KEYSPAN_CONFIG")]
+    pub config: Option<PathBuf>,
 
     /// Where to listen; port 0 takes a free one. The address in use is printed as "listening on ADDR:PORT".
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
@@ -68,6 +74,16 @@ pub struct ServeOptions {
     /// A file with a token that stands for an operator's password at /metrics, as "Authorization: Bearer TOKEN".
     #[arg(long, value_name = "FILE", requires = "http", env = "KEYSPAN_HTTP_TOKEN")]
     pub http_token: Option<PathBuf>,
+
+    /// The form of the log on standard error. The keys of the JSON are those of PostgreSQL's jsonlog.
+    #[arg(long, value_name = "FORMAT", value_enum, env = "KEYSPAN_LOG_FORMAT", default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
+
+    /// Log statements that take at least so many milliseconds, without their constants and with the outline of their
+    /// plan; -1 logs none. Operators set log_min_duration_statement for databases, roles and sessions, too.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = -1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i64).range(-1..))]
+    pub log_min_duration_statement: i64,
 
     /// What the files of the audit log may take; beyond it the oldest goes. 0 keeps none.
     #[arg(long, value_name = "SIZE", default_value_t = Size(AUDIT_BYTES))]

@@ -51,3 +51,4 @@ mod transaction;
 
 pub mod error_position;
 pub mod fuzz;
+pub mod normal;

@@ -73,6 +73,16 @@ impl CopyIn {
         self.options.format == CopyFormat::Binary
     }
 
+    /// The OID of its table.
+    pub(crate) fn relation(&self) -> u32 {
+        self.load.relation()
+    }
+
+    /// Rows that were read so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.count
+    }
+
     /// How many columns the client is to send.
     pub fn columns(&self) -> usize {
         self.names.len()

@@ -12,11 +12,13 @@ use crate::{
     pg::error::{Result, SqlState},
     query::Query,
     session::{Prepared, Session},
+    shares::work::Written,
     sql::ast::Statement,
     view::View,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+use keyspan_catalog::TableId;
 
 /// The types of a write's parameters, and the columns that it returns, if it does.
 ///
@@ -102,7 +104,9 @@ async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarVa
         let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
         // The view goes first: it shares what the transaction has written so far.
         drop(view);
+        let table = writes.table();
         session.write(&pin, writes).await?;
+        count_rows(session, table, &prepared.statement, count);
         return Ok(Outcome::Done(format!("{tag} {count}")));
     }
     Box::pin(planned(session, view, &prepared.statement, parameters)).await
@@ -138,6 +142,7 @@ async fn planned(
     };
     let done: Result<_> = done.await;
     let (done, rows) = done.map_err(|error| write.without_row(&query, error))?;
+    let table = write.target().table.id;
     // The view goes first: it shares what the transaction has written so far.
     drop((write, query));
     let tag = command_tag(statement)?;
@@ -145,6 +150,7 @@ async fn planned(
         Inserted::Stored(count) => count,
         Inserted::Rows(writes, count) => {
             session.write(&pin, writes).await?;
+            count_rows(session, Some(table), statement, count);
             count
         }
     };
@@ -152,4 +158,16 @@ async fn planned(
         Some(rows) => Outcome::Rows { tag, rows, needs },
         None => Outcome::Done(format!("{tag} {count}")),
     })
+}
+
+/// Counts rows that a statement has written. Those of a MERGE are updates, whatever it did to each.
+fn count_rows(session: &Session, table: Option<TableId>, statement: &Statement, count: u64) {
+    let how = match statement {
+        Statement::Insert(_) => Written::Inserted,
+        Statement::Delete(_) | Statement::Erase(_) => Written::Deleted,
+        _ => Written::Updated,
+    };
+    if let Some(table) = table.filter(|_| count > 0) {
+        session.share().work.table(table.0).wrote(how, count);
+    }
 }

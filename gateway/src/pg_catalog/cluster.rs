@@ -172,12 +172,6 @@ pub fn settings(statement: &StatementContext) -> Vec<Row> {
     others.map(own).chain(postgres::all().map(of_postgres)).collect()
 }
 
-/// The rows of `pg_stat_database`. Columns that Keyspan does not count are NULL.
-pub fn database_statistics(statement: &StatementContext) -> Vec<Row> {
-    let one = |(oid, name): (u32, String)| row! { "datid" => oid, "datname" => name, "numbackends" => Cell::Null };
-    databases(statement).into_iter().map(one).collect()
-}
-
 /// The row of `pg_stat_gssapi`: this connection.
 pub fn gssapi(statement: &StatementContext) -> Vec<Row> {
     vec![row! { "pid" => statement.process_id }]

@@ -17,6 +17,8 @@ pub enum Cell {
     Null,
     /// A whole number of any width.
     Int(i64),
+    /// A number with a point.
+    Float(f64),
     /// A boolean.
     Bool(bool),
     /// Text.
@@ -42,6 +44,7 @@ cells! {
     i32 => |int| Cell::Int(i64::from(int));
     u16 => |int| Cell::Int(i64::from(int));
     i64 => Cell::Int;
+    f64 => Cell::Float;
     bool => Cell::Bool;
     &str => |text| Cell::Text(text.to_owned());
     String => Cell::Text;
@@ -95,6 +98,7 @@ fn scalar(cell: Option<&Cell>, field: &Field) -> Result<ScalarValue> {
         None => return empty(field),
         Some(Cell::Null) => return ScalarValue::try_from(data),
         Some(Cell::Int(int)) => ScalarValue::Int64(Some(*int)),
+        Some(Cell::Float(float)) => ScalarValue::Float64(Some(*float)),
         Some(Cell::Bool(is)) => ScalarValue::Boolean(Some(*is)),
         Some(Cell::Text(text)) => ScalarValue::Utf8View(Some(text.clone())),
         Some(Cell::Micros(micros)) => ScalarValue::TimestampMicrosecond(Some(*micros), Some(types::UTC.into())),

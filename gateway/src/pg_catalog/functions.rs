@@ -57,6 +57,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::protobuf::functions())
         .chain(super::rights::functions())
         .chain(super::signals::functions())
+        .chain(super::statistics::functions())
         .chain(sequences())
         .chain(constants());
     replace(
@@ -553,7 +554,6 @@ fn constants() -> Vec<RowFunction> {
         unmeasured("pg_total_relation_size", 1..=1),
         unmeasured("pg_table_size", 1..=1),
         unmeasured("pg_indexes_size", 1..=1),
-        unmeasured("pg_database_size", 1..=1),
         unmeasured("pg_tablespace_size", 1..=1),
     ]
 }

@@ -221,7 +221,7 @@ pub fn oid_of_function(name: &str) -> Option<u32> {
 }
 
 /// The tables that have a primary key which SQL shows.
-fn keyed_tables(statement: &StatementContext) -> impl Iterator<Item = &Arc<Table>> {
+pub(super) fn keyed_tables(statement: &StatementContext) -> impl Iterator<Item = &Arc<Table>> {
     statement.tables().filter(|table| !table.has_hidden_key())
 }
 
@@ -323,28 +323,6 @@ pub fn index_definitions(statement: &StatementContext) -> Vec<Row> {
         row! {
             "schemaname" => schema_name(statement, table.id.0), "tablename" => table.name.clone(),
             "indexname" => key_name(table), "indexdef" => index_definition(table, statement),
-        }
-    };
-    keyed_tables(statement).map(one).collect()
-}
-
-/// The rows of `pg_stat_all_tables` and its kin. Columns that Keyspan does not count are NULL.
-pub fn table_statistics(statement: &StatementContext) -> Vec<Row> {
-    let one = |table: &Arc<Table>| {
-        row! {
-            "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
-        }
-    };
-    statement.tables().map(one).collect()
-}
-
-/// The rows of `pg_stat_all_indexes` and its kin. Columns that Keyspan does not count are NULL.
-pub fn index_statistics(statement: &StatementContext) -> Vec<Row> {
-    let one = |table: &Arc<Table>| {
-        row! {
-            "relid" => table.id.0, "indexrelid" => index_oid(table),
-            "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
-            "indexrelname" => key_name(table),
         }
     };
     keyed_tables(statement).map(one).collect()

@@ -13,7 +13,7 @@ use super::{
     node,
     pushdown::Shape,
 };
-use crate::{pg::error::SqlError, view::View};
+use crate::{pg::error::SqlError, shares::work::TableWork, view::View};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
@@ -334,6 +334,11 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if self.is_whole()
+            && let Some((work, all)) = self.work()
+        {
+            work.scan(all);
+        }
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
         let merged = if self.merged { self.order.buckets.as_slice() } else { &[] };
@@ -368,6 +373,12 @@ impl ExecutionPlan for ScanExec {
 }
 
 impl ScanExec {
+    /// Where what it reads of the table is counted, and whether as a scan of all rows.
+    pub(super) fn work(&self) -> Option<(Arc<TableWork>, bool)> {
+        let budget = self.view.budget.as_ref()?;
+        Some((budget.table(self.table.id.0), self.description.shape == Shape::FullScan))
+    }
+
     /// Reads `rows` in place of the scan's, in batches of at most `batch_rows`.
     fn stream(&self, rows: RowSet, batch_rows: usize) -> SendableRecordBatchStream {
         let read = Read { rows, ..self.read.clone() };
@@ -376,6 +387,7 @@ impl ScanExec {
             batch_rows,
             store_metrics: Arc::clone(&self.store_metrics),
             hint: self.view.budget.as_ref().filter(|budget| budget.is_bounded()).and_then(|_| self.hint()),
+            whole: self.description.shape == Shape::FullScan,
             ..BatchReader::new(&self.view, &self.table, read, Arc::clone(&self.layout))
         })
     }
@@ -383,7 +395,11 @@ impl ScanExec {
 
 /// Reads rows without a plan, in the batches that a [`ScanExec`] would yield.
 pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
-    batches(BatchReader::new(view, table, read, layout))
+    let reader = BatchReader::new(view, table, read, layout);
+    if let Some(work) = &reader.work {
+        work.scan(reader.whole);
+    }
+    batches(reader)
 }
 
 fn batches(reader: BatchReader) -> SendableRecordBatchStream {
@@ -403,6 +419,9 @@ struct BatchReader {
     read: Read,
     layout: Arc<dyn Layout>,
     store_metrics: Arc<ScanMetrics>,
+    /// Where its rows are counted, and whether as those of a scan of all.
+    work: Option<Arc<TableWork>>,
+    whole: bool,
     /// The rows of the current request to the store.
     incoming: Option<RowStream>,
     /// The limit of that request, and the rows received for it.
@@ -430,6 +449,8 @@ impl BatchReader {
             rest: None,
             remaining: read.limit.unwrap_or(usize::MAX),
             batch_rows: BATCH_ROWS_MAX,
+            work: view.budget.as_ref().map(|budget| budget.table(table.id.0)),
+            whole: Shape::of(&read.rows) == Shape::FullScan,
             read,
             layout,
             store_metrics: Arc::default(),
@@ -481,6 +502,9 @@ impl BatchReader {
                 let rows = if self.rest.is_some() { 0 } else { rows.len() as u64 };
                 budget.charge(rows, bytes, self.hint.as_deref())?;
                 self.bytes_charged = seen;
+                if let Some(work) = &self.work {
+                    work.read(self.whole, rows);
+                }
             }
             self.received += rows.len() as u64;
             self.last = rows.last().map(|row| row.key.clone());

@@ -310,6 +310,7 @@ impl World {
             ear: Arc::default(),
             advisory_locks: None,
             instance: None,
+            outline: None,
             needs: Arc::default(),
             known_roles: Arc::default(),
             role_oid: None,

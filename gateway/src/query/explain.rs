@@ -9,6 +9,9 @@
 //! span".
 
 mod formats;
+mod outline;
+
+pub(crate) use outline::outline;
 
 use crate::{
     pg::{

@@ -150,6 +150,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         ear: Arc::default(),
         advisory_locks: None,
         instance: None,
+        outline: None,
         needs: Arc::default(),
         known_roles: Arc::default(),
         role_oid: None,

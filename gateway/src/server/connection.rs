@@ -227,6 +227,9 @@ impl Connection {
     /// An error as the client reads it. What names files of the server goes to its log, and to operators only.
     fn told(&self, error: SqlError) -> SqlError {
         self.hub.instance.statistics.error(error.state);
+        if error.state == SqlState::DEADLOCK_DETECTED {
+            self.session.share().work.deadlocks.add(1);
+        }
         log_internal(&error);
         if self.session.identity.operator { error.for_operator() } else { error }
     }

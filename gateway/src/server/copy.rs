@@ -4,7 +4,6 @@
 //! client that is faster than the store waits. A client that goes away in the middle ends the statement; what was not
 //! written then never is.
 
-use crate::pg::datetime::Style;
 use crate::{
     copy::{CopyIn, encode::CopyEncoder},
     pg::{
@@ -23,18 +22,18 @@ use crate::{
 };
 use datafusion::execution::SendableRecordBatchStream;
 use std::io;
-use std::sync::Arc;
 
 /// Begins to send the rows of a `COPY … TO STDOUT`.
 pub(crate) fn begin_out(
     rows: SendableRecordBatchStream,
     options: CopyOptions,
-    style: &Arc<Style>,
+    session: &Session,
     output: &mut Output,
 ) -> Result<RowsUnderWay> {
-    let encoder = CopyEncoder::new(rows.schema(), options, style.clone())?;
+    let encoder = CopyEncoder::new(rows.schema(), options, session.style().clone())?;
     encoder.begin(&mut output.buffer);
-    Ok(RowsUnderWay::new("COPY", rows, Form::Copy(Box::new(encoder))))
+    let progress = session.copying(0, "COPY TO");
+    Ok(RowsUnderWay::new("COPY", rows, Form::Copy(Box::new(encoder), progress)))
 }
 
 /// Takes the data of a `COPY … FROM STDIN`; the command tag.
@@ -46,10 +45,15 @@ pub(crate) async fn take(
 ) -> Result<String, Failure> {
     reply::copy_in(copy.is_binary(), copy.columns(), &mut output.buffer);
     guard.run(output.send()).await??;
+    let (progress, mut bytes) = (session.copying(copy.relation(), "COPY FROM"), 0);
     loop {
         let frame = guard.frame().await?;
+        bytes += frame.body.len() as u64;
         match frame.kind {
-            b'd' => guard.run(copy.take(session, &frame.body)).await??,
+            b'd' => {
+                guard.run(copy.take(session, &frame.body)).await??;
+                progress.set(bytes, copy.rows());
+            }
             b'c' => return Ok(guard.run(copy.finish(session)).await??),
             b'f' => {
                 let reason = frame.body.strip_suffix(b"\0").unwrap_or(&frame.body);

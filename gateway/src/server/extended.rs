@@ -30,7 +30,7 @@ use crate::{
 };
 use datafusion::scalar::ScalarValue;
 use pgwire::api::Type;
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 /// Portals of a connection, at most.
 const PORTALS_MAX: usize = 256;
@@ -73,6 +73,9 @@ impl Connection {
                 _ => types::parameter_pg_type(data),
             })
             .collect();
+        if let Some(prepared) = &prepared {
+            prepared.note_text((sql, 0));
+        }
         // One without a name is gone with the next, and shown nowhere.
         let text = if name.is_empty() { String::new() } else { sql.to_owned() };
         let at_micros = self.session.instance.clock.now_micros();
@@ -164,11 +167,16 @@ impl Connection {
         // Out of the map while it runs: a portal that fails is gone.
         let mut portal = self.portals.remove(&name).ok_or_else(|| no_portal(&name))?;
         self.session.received_again(&portal.statement.source.text);
-        let began = Instant::now();
+        let kind = portal.statement.prepared.as_ref().map_or(Kind::Utility, |prepared| Kind::of(&prepared.statement));
+        let begun = self.begun(kind);
         let done = self.execute_portal(&mut portal, rows_max).await;
         if let Some(prepared) = &portal.statement.prepared {
-            let kind = Kind::of(&prepared.statement);
-            self.hub.instance.statistics.ended(kind, began.elapsed(), done.is_err());
+            let tag = match &done {
+                Ok(Reply::Complete(tag)) => Some(tag.as_str()),
+                Ok(Reply::Suspended | Reply::Empty) => Some(""),
+                Err(_) => None,
+            };
+            self.ended(&begun, tag.map(|tag| (prepared, tag)), ("", 0));
         }
         self.registration.end();
         let reply = done?;
@@ -206,8 +214,7 @@ impl Connection {
                 }
                 // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.
                 Outcome::CopyOut { rows, options } => {
-                    let sent =
-                        copy::begin_out(rows, options, session.style(), output)?.send(None, &mut guard, output).await?;
+                    let sent = copy::begin_out(rows, options, session, output)?.send(None, &mut guard, output).await?;
                     return Ok(Reply::Complete(sent.unwrap_or_default()));
                 }
                 Outcome::CopyIn(copy) => {

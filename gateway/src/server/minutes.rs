@@ -1,19 +1,37 @@
 //! Ends the minutes of `keyspan.usage`, in the background.
 
 use crate::instance::Instance;
-use std::{sync::Arc, time::Duration};
+use keyspan_catalog::{Snapshot, TenantState};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// How often it looks whether a minute is over: what is used meanwhile counts to the minute before.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks until `stop`, and forgets the shares of tenants that were dropped.
+/// Looks until `stop`, and forgets the shares and statistics of what was dropped.
 pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
+    let mut version = None;
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         let now_micros = instance.clock.now_micros();
         for share in instance.shares.all() {
             share.minutes.lock().roll(share.counters.amounts(), now_micros);
         }
-        instance.shares.retain(&instance.catalog.snapshot());
+        let snapshot = instance.catalog.snapshot();
+        instance.shares.retain(&snapshot);
+        if version.replace(snapshot.version) != Some(snapshot.version) {
+            forget_what_is_gone(&instance, &snapshot);
+        }
+    }
+}
+
+/// Forgets statistics of databases and tables that were dropped.
+fn forget_what_is_gone(instance: &Instance, snapshot: &Snapshot) {
+    let active = snapshot.tenants.values().filter(|tenant| tenant.state == TenantState::Active);
+    let databases: HashSet<u32> = active.map(|tenant| tenant.oid).collect();
+    instance.statistics.texts.forget(|entry| entry.database.is_some_and(|oid| !databases.contains(&oid)));
+    let private = snapshot.private.values().flat_map(|own| own.tables.keys());
+    let tables: HashSet<u32> = snapshot.tables.keys().chain(private).map(|id| id.0).collect();
+    for share in instance.shares.all() {
+        share.work.retain(|id| tables.contains(&id));
     }
 }

@@ -4,6 +4,7 @@
 //! asked for. A client that reads slowly slows the query down; nothing piles up.
 
 use crate::{
+    activity::CopyProgress,
     copy::encode::CopyEncoder,
     pg::error::{Result, SqlError},
     server::{connection::Failure, interrupt::Guard, socket::Output},
@@ -12,13 +13,14 @@ use crate::{
 use bytes::BytesMut;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use std::sync::Arc;
 
 /// As what rows are sent.
 pub(crate) enum Form {
     /// DataRow messages.
     Rows(RowEncoder),
     /// CopyData messages, between what begins and ends them.
-    Copy(Box<CopyEncoder>),
+    Copy(Box<CopyEncoder>, Arc<CopyProgress>),
 }
 
 impl Form {
@@ -26,14 +28,14 @@ impl Form {
     fn encoder(&self) -> &RowEncoder {
         match self {
             Self::Rows(encoder) => encoder,
-            Self::Copy(copy) => &copy.rows,
+            Self::Copy(copy, _) => &copy.rows,
         }
     }
 
     fn write(&mut self, rows: &Rows, row: usize, out: &mut BytesMut) -> Result<()> {
         match self {
             Self::Rows(_) => rows.write(row, out),
-            Self::Copy(copy) => copy.write(rows, row, out),
+            Self::Copy(copy, _) => copy.write(rows, row, out),
         }
     }
 }
@@ -71,6 +73,9 @@ impl RowsUnderWay {
                     (*next, sent) = (*next + 1, sent + 1);
                     self.total += 1;
                     if output.is_full() {
+                        if let Form::Copy(_, progress) = &self.form {
+                            progress.set(progress.bytes() + output.buffer.len() as u64, self.total);
+                        }
                         guard.run(output.send()).await??;
                     }
                 }
@@ -84,7 +89,7 @@ impl RowsUnderWay {
                 Some(Err(error)) => return Err(SqlError::from(error).into()),
                 None => {
                     output.count_rows(sent);
-                    if let Form::Copy(copy) = &self.form {
+                    if let Form::Copy(copy, _) = &self.form {
                         copy.end(&mut output.buffer);
                     }
                     // A write tells how many rows it wrote; a query, how many this Execute has given.

@@ -24,7 +24,6 @@ use crate::{
     wire::{encoder::RowEncoder, reply, transaction_status::TransactionStatus},
 };
 use arrow::datatypes::SchemaRef;
-use std::time::Instant;
 
 impl Connection {
     /// Runs the statements of a Query message. Errors are the caller's to tell.
@@ -46,16 +45,15 @@ impl Connection {
             return self.run_all(statements, &text).await;
         }
         self.session.begin(None, None);
-        match self.run_all(statements, &text).await {
-            Ok(()) => {
-                self.session.commit().await?;
-                Ok(())
-            }
+        let done = match self.run_all(statements, &text).await {
+            Ok(()) => self.session.commit().await.map(|_| ()).map_err(Failure::from),
             Err(failure) => {
                 self.session.rollback();
                 Err(failure)
             }
-        }
+        };
+        self.together(done.is_ok());
+        done
     }
 
     async fn run_all(&mut self, statements: Vec<FromText>, text: &str) -> Result<(), Failure> {
@@ -70,14 +68,16 @@ impl Connection {
 
     /// Runs a statement; `place` is the text that it stands in, and the how many of it it is, from 0.
     async fn run_alone(&mut self, work: FromText, place: (&str, usize)) -> Result<(), Failure> {
-        let (began, kind) = (Instant::now(), Kind::of(work.statement()));
+        let begun = self.begun(Kind::of(work.statement()));
         let done = self.run_one(work).await;
-        self.hub.instance.statistics.ended(kind, began.elapsed(), done.is_err());
+        let counted = done.as_ref().ok().map(|(prepared, tag)| (prepared, tag.as_str()));
+        self.ended(&begun, counted, place);
         self.registration.end();
-        done.map_err(|failure| failure.with_position(place, &self.session.identity.database))
+        done.map(|_| ()).map_err(|failure| failure.with_position(place, &self.session.identity.database))
     }
 
-    async fn run_one(&mut self, work: FromText) -> Result<(), Failure> {
+    /// What ran, and its command tag.
+    async fn run_one(&mut self, work: FromText) -> Result<(Prepared, String), Failure> {
         let (mut guard, session, output) = self.begin();
         let admitted = guard.admit(work.statement()).await?;
         let prepared = match work {
@@ -92,7 +92,7 @@ impl Connection {
                 RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?
             }
             Outcome::CopyOut { rows, options } => {
-                copy::begin_out(rows, options, session.style(), output)?.send(None, &mut guard, output).await?
+                copy::begin_out(rows, options, session, output)?.send(None, &mut guard, output).await?
             }
             Outcome::CopyIn(copy) => Some(copy::take(*copy, &mut guard, session, output).await?),
             Outcome::Done(tag) => Some(tag),
@@ -104,8 +104,9 @@ impl Connection {
         if let Some(tag) = tag {
             self.completed(&prepared.statement);
             reply::complete(&tag, &mut self.output.buffer);
+            return Ok((prepared, tag));
         }
-        Ok(())
+        Ok((prepared, String::new()))
     }
 }
 

@@ -3,11 +3,12 @@
 
 use super::Session;
 use crate::{
-    activity::{Activity, Controls, locked, put},
+    activity::{Activity, Controls, CopyProgress, locked, put},
     audit::Event,
     pg::error::SqlError,
     wire::transaction_status::TransactionStatus,
 };
+use std::sync::Arc;
 
 impl Session {
     /// Others may stop the session by these from now on.
@@ -48,6 +49,13 @@ impl Session {
         activity.begin(now);
     }
 
+    /// A COPY begins; it is shown until all that came is answered.
+    pub(crate) fn copying(&self, relation: u32, command: &'static str) -> Arc<CopyProgress> {
+        let progress = Arc::new(CopyProgress::new(relation, command));
+        locked(&self.activity.line).copy = Some(progress.clone());
+        progress
+    }
+
     /// All that came is answered.
     pub(crate) fn answered(&self) {
         let now = self.instance.clock.now_micros();
@@ -59,6 +67,7 @@ impl Session {
             TransactionStatus::Failed => "idle in transaction (aborted)",
         };
         activity.changed_micros = now;
+        activity.copy = None;
         if status == TransactionStatus::Idle {
             activity.transaction_micros = None;
         }

@@ -53,11 +53,12 @@ impl Drop for Admitted {
 
 /// Connections of a tenant, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Connected(Arc<Share>);
+pub(crate) struct Connected(Arc<Share>, Instant);
 
 impl Drop for Connected {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.work.session_micros.add(u64::try_from(self.1.elapsed().as_micros()).unwrap_or(u64::MAX));
     }
 }
 
@@ -69,7 +70,8 @@ impl Share {
     pub(crate) fn connect(self: &Arc<Self>, database: &str) -> Result<Connected, SqlError> {
         let quotas = self.quotas();
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
-        let connected = Connected(Arc::clone(self));
+        self.work.sessions.add(1);
+        let connected = Connected(Arc::clone(self), Instant::now());
         if let Some(most) = quotas.connections_max.filter(|most| before >= *most) {
             self.refuse(&quotas, || errors::connections(database, most))?;
         }

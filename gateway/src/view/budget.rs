@@ -8,7 +8,7 @@
 use crate::{
     pg::error::{SqlError, SqlState},
     resources::Size,
-    shares::Share,
+    shares::{Share, work::TableWork},
 };
 use std::sync::{
     Arc,
@@ -33,6 +33,11 @@ impl ScanBudget {
     /// Whether there is a bound.
     pub fn is_bounded(&self) -> bool {
         self.bytes_max.is_some()
+    }
+
+    /// What is counted of a table, given by its number.
+    pub(crate) fn table(&self, id: u32) -> Arc<TableWork> {
+        self.share.work.table(id)
     }
 
     /// Counts rows and bytes that were read.

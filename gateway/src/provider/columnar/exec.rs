@@ -262,7 +262,16 @@ impl ColumnarExec {
         let rows = self.child.execute(partition, context)?;
         let Some(budget) = self.scan.view_and_table().0.budget.clone() else { return Ok(rows) };
         let schema = rows.schema();
-        let rows = rows.inspect_ok(move |batch| budget.count_rows(batch.num_rows()));
+        let work = self.scan.work();
+        if let Some((work, all)) = work.as_ref().filter(|_| partition == 0) {
+            work.scan(*all);
+        }
+        let rows = rows.inspect_ok(move |batch| {
+            budget.count_rows(batch.num_rows());
+            if let Some((work, all)) = &work {
+                work.read(*all, batch.num_rows() as u64);
+            }
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 

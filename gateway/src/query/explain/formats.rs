@@ -30,7 +30,7 @@ const ROW_COST: f64 = 0.01;
 const VALUE_BYTES: usize = 32;
 
 /// PostgreSQL's names of nodes.
-const NODES: [(&str, &str); 18] = [
+pub(super) const NODES: [(&str, &str); 18] = [
     ("AggregateExec", "Aggregate"),
     ("BoundedWindowAggExec", "WindowAgg"),
     ("CoalescePartitionsExec", "Gather"),

@@ -1,0 +1,55 @@
+//! What of a statement's text is counted, and which statements are slow.
+
+use super::{Prepared, Session};
+use crate::{
+    lock::Mutex,
+    sql::normal::{self, Normal},
+    statistics::statements::Entry,
+};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// A statement's text without constants, and where it is counted; both once they are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    normal: OnceLock<Option<Normal>>,
+    entry: Mutex<Option<Arc<Entry>>>,
+}
+
+impl Prepared {
+    /// Notes the text that it was made of, and the how many of it it is, from 0.
+    pub(crate) fn note_text(&self, (text, nth): (&str, usize)) {
+        self.counted.normal.get_or_init(|| normal::statement(text, nth));
+    }
+
+    /// Its text without constants, if that was noted.
+    pub(crate) fn normal(&self) -> Option<&Normal> {
+        self.counted.normal.get()?.as_ref()
+    }
+}
+
+impl Session {
+    /// Where a statement is counted by its text.
+    pub(crate) fn entry_of(&self, prepared: &Prepared, text: (&str, usize)) -> Option<Arc<Entry>> {
+        prepared.note_text(text);
+        let normal = prepared.normal()?;
+        let mut entry = prepared.counted.entry.lock();
+        if entry.as_ref().is_none_or(|entry| entry.is_gone()) {
+            let texts = &self.instance.statistics.texts;
+            *entry = Some(texts.entry(self.identity.rows.oid(), &self.identity.role, normal));
+        }
+        entry.clone()
+    }
+
+    /// How long a statement may take before it is logged; `None` if none is.
+    pub(crate) fn log_min_duration(&self) -> Option<Duration> {
+        self.settings.log_min_duration().unwrap_or_else(|| self.instance.log_min_duration())
+    }
+
+    /// The outline of the plan of the last statement, if one was noted.
+    pub(crate) fn take_outline(&self) -> String {
+        std::mem::take(&mut *self.outline.lock())
+    }
+}
