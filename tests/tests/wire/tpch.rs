@@ -4,12 +4,9 @@
 use super::harness::{self, Harness};
 use anyhow::{Context, Result, ensure};
 use expect_test::expect_file;
-use keyspan_bench::tpch::{TABLES, statements};
+use keyspan_bench::tpch::{SCALE_MIN as SCALE, TABLES, statements};
 use std::fmt::Write as _;
 use tokio_postgres::{Client, SimpleQueryMessage};
-
-/// 60,000 rows of lineitem would be 0.01. This scale is the least of which few answers are empty.
-const SCALE: f64 = 0.004;
 
 /// Makes the tables with one connection, and fills them with another.
 async fn load(definer: &Client, client: &Client) -> Result<()> {

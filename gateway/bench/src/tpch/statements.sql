@@ -1,6 +1,6 @@
 -- The statements of TPC-H (TPC Benchmark H, revision 3, clause 2.4) with the values of its validation, in the form that
--- PostgreSQL, DataFusion and DuckDB take: the view of Q15 is a WITH, and the limits of rows of Q2, Q3, Q10, Q18 and
--- Q21 are LIMIT. {fraction} is 0.0001 divided by the scale.
+-- PostgreSQL, DataFusion and DuckDB take: the view of the fifteenth is a WITH, and its limits of rows are LIMIT.
+-- {fraction} is 0.0001 divided by the scale.
 
 -- Q1: pricing summary report
 SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty, sum(l_extendedprice) AS sum_base_price,

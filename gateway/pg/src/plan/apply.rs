@@ -3,8 +3,9 @@
 //! DataFusion makes joins of some: of those that aggregate, of `EXISTS` and `IN` in a WHERE. The others (a value that
 //! may be of several rows, a LIMIT, a UNION, a join's condition, two levels of names, LATERAL) it refuses. So where a
 //! node of the analysed plan has a subquery, the rule [`Correlated`] lets DataFusion's optimizer try it; if a reference
-//! to the outside is left, the subquery is evaluated as the standard defines it: once for each row ([`Apply`],
-//! [`exec`](crate::exec::apply)). The node then reads the value as a column of its input:
+//! to the outside is left, [`unnest`] tries a join of more general form. What that leaves is evaluated as the standard
+//! defines it: once for each row ([`Apply`], [`exec`](crate::exec::apply)). The node then reads the value as a column of
+//! its input:
 //!
 //! ```text
 //! Projection: a, (SELECT max(b) FROM u WHERE u.a = t.a LIMIT 1)      Projection: a, subquery_value(__value_1, __error_1)
@@ -20,13 +21,13 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{
         DFSchema, ExprSchema, Result,
-        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter},
     },
     config::ConfigOptions,
     functions_aggregate::expr_fn::{bool_or, count},
     logical_expr::{
-        BinaryExpr, Case, Expr, ExprSchemable, Filter, InvariantLevel, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
-        Operator, Projection, Sort, Subquery,
+        BinaryExpr, Case, Expr, ExprSchemable, FetchType, Filter, InvariantLevel, Join, JoinType, LogicalPlan,
+        LogicalPlanBuilder, Operator, Projection, SkipType, Sort, Subquery,
         expr::{Exists, InSubquery, Placeholder},
         expr_rewriter::NamePreserver,
         lit,
@@ -45,8 +46,10 @@ use std::{
 
 pub mod node;
 pub mod outer_columns;
+mod unnest;
 
 use node::{Apply, Kind};
+use unnest::Unnesting;
 
 /// What the names of placeholders for values of the row outside begin with: no client's begins so.
 const OUTER: &str = "$outer_";
@@ -54,8 +57,20 @@ const OUTER: &str = "$outer_";
 /// The rule.
 #[derive(Debug, Default)]
 pub struct Correlated {
-    /// Whether DataFusion is not asked: so that tests can compare.
-    pub always: bool,
+    /// Which subqueries become joins.
+    pub joins: Joins,
+}
+
+/// Which subqueries become joins: so that tests can compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Joins {
+    /// All that can and that read tables.
+    #[default]
+    OfTables,
+    /// All that can.
+    All,
+    /// None: all run for each row.
+    None,
 }
 
 impl AnalyzerRule for Correlated {
@@ -64,25 +79,91 @@ impl AnalyzerRule for Correlated {
     }
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-        let mut made = 0;
-        let rewritten = plan.transform_up(|node| {
-            let node = self.within(node, options)?;
-            if !is_open(&node)? || self.is_left(&node, options)? {
-                return Ok(Transformed::no(node));
-            }
-            let node = match &node {
-                LogicalPlan::Filter(filter) if !self.always => match self.apart(filter, options)? {
+        let mut walk = Walk { rule: self, options, made: 0, few: vec![false] };
+        Ok(plan.rewrite(&mut walk)?.data)
+    }
+}
+
+/// Rows of a LIMIT, of which each runs the subqueries of its select list by itself: a join would do so for all rows.
+const FEW_ROWS: usize = 1_000;
+
+/// One walk over a plan, from its leaves up.
+struct Walk<'a> {
+    rule: &'a Correlated,
+    options: &'a ConfigOptions,
+    /// How many subqueries became columns.
+    made: usize,
+    /// For each node on the way to the present one, whether a few of its rows are wanted; for the next one last.
+    few: Vec<bool>,
+}
+
+impl TreeNodeRewriter for Walk<'_> {
+    type Node = LogicalPlan;
+
+    fn f_down(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let few = self.few.last().is_some_and(|few| *few);
+        self.few.push(match &node {
+            LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+                (_, FetchType::Literal(None)) => false,
+                (SkipType::Literal(skip), FetchType::Literal(Some(fetch))) => skip.saturating_add(fetch) <= FEW_ROWS,
+                _ => true,
+            },
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => few,
+            _ => false,
+        });
+        Ok(Transformed::no(node))
+    }
+
+    fn f_up(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        self.few.pop();
+        let few = self.few.last().is_some_and(|few| *few);
+        let node = self.rule.within(node, self.options)?;
+        if !is_open(&node)? || self.rule.is_left(&node, self.options)? {
+            return Ok(Transformed::no(node));
+        }
+        let node = match &node {
+            LogicalPlan::Filter(filter) if self.rule.joins != Joins::None => {
+                match self.rule.apart(filter, self.options)? {
                     Apart::Nothing(whole) => return Ok(Transformed::yes(whole)),
                     Apart::Open(open) => open,
-                },
-                _ => node,
-            };
-            Ok(match applied(&node, &mut made)? {
-                Some(applied) => Transformed::yes(applied),
-                None => Transformed::no(node),
-            })
-        })?;
-        Ok(rewritten.data)
+                }
+            }
+            _ => node,
+        };
+        let joins = if few { Joins::None } else { self.rule.joins };
+        let mut made = Made { columns: self.made, joins, joined: false };
+        let applied = applied(&node, &mut made)?;
+        self.made = made.columns;
+        Ok(match applied {
+            // What has become a join may have subqueries of its own, which name its columns now.
+            Some(applied) if made.joined => {
+                let mut within = Walk { rule: self.rule, options: self.options, made: self.made, few: vec![false] };
+                let walked = applied.rewrite(&mut within)?;
+                self.made = within.made;
+                Transformed::yes(walked.data)
+            }
+            Some(applied) => Transformed::yes(applied),
+            None => Transformed::no(node),
+        })
+    }
+}
+
+/// What is made of the subqueries of a node.
+struct Made {
+    /// How many became columns, in the whole plan.
+    columns: usize,
+    joins: Joins,
+    /// Whether one became a join.
+    joined: bool,
+}
+
+impl Made {
+    /// How a subquery over `input` becomes a join, if it does.
+    fn unnesting(&self, input: &LogicalPlan, subquery: &LogicalPlan) -> Result<Option<Unnesting>> {
+        match self.joins {
+            Joins::None => Ok(None),
+            joins => unnest::domain(input, subquery, joins == Joins::All),
+        }
     }
 }
 
@@ -97,7 +178,7 @@ enum Apart {
 impl Correlated {
     /// Whether a node is left to DataFusion, which makes joins of its subqueries.
     fn is_left(&self, node: &LogicalPlan, options: &ConfigOptions) -> Result<bool> {
-        Ok(!self.always && !draws(node)? && runs(node, options))
+        Ok(self.joins != Joins::None && !draws(node)? && runs(node, options))
     }
 
     /// A filter cut in three: conditions without subqueries, over them those that DataFusion makes joins of, one by
@@ -259,7 +340,7 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
     let Ok(optimized) = Optimizer::new().optimize(plan, &context, |_, _| {}) else { return false };
     let mut left = false;
     let walked = optimized.apply_with_subqueries(|node| {
-        left |= matches!(node, LogicalPlan::Subquery(_));
+        left |= matches!(node, LogicalPlan::Subquery(_)) || names_nothing(node);
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 left |= matches!(
@@ -271,6 +352,17 @@ fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
         })
     });
     walked.is_ok() && !left
+}
+
+/// Whether a node names a column that no input has: DataFusion takes conditions of a subquery within a subquery to the
+/// inner join, where the outermost columns are not.
+fn names_nothing(node: &LogicalPlan) -> bool {
+    let inputs = node.inputs();
+    !inputs.is_empty()
+        && node.expressions().iter().any(|expr| {
+            let mut columns = expr.column_refs().into_iter();
+            columns.any(|column| !inputs.iter().any(|input| input.schema().has_column(column)))
+        })
 }
 
 /// A plan with placeholders for scalar subqueries that name nothing outside: they are run once, before the plan, and
@@ -291,9 +383,9 @@ fn without_constants(plan: &LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The node with its subqueries evaluated row by row beneath it; `None` where they cannot be.
-fn applied(node: &LogicalPlan, made: &mut usize) -> Result<Option<LogicalPlan>> {
+fn applied(node: &LogicalPlan, made: &mut Made) -> Result<Option<LogicalPlan>> {
     match node {
-        LogicalPlan::Join(join) if is_lateral(join) => lateral(join).map(Some),
+        LogicalPlan::Join(join) if is_lateral(join) => lateral(join, made).map(Some),
         LogicalPlan::Join(join) => match above_or_right(join)? {
             Some(moved) => moved
                 .transform_up(|node| {
@@ -346,9 +438,9 @@ fn before_projection(sort: &Sort) -> Result<Option<LogicalPlan>> {
 }
 
 /// A node over its input with the values of subqueries as further columns.
-fn beneath(node: &LogicalPlan, made: &mut usize) -> Result<LogicalPlan> {
+fn beneath(node: &LogicalPlan, made: &mut Made) -> Result<LogicalPlan> {
     let names = NamePreserver::new(node);
-    let mut below = Below { input: node.inputs()[0].clone(), known: HashMap::new(), made };
+    let mut below = Below::over(node.inputs()[0].clone(), made);
     let exprs = node.expressions().into_iter().map(|expr| {
         let name = names.save(&expr);
         let rewritten = expr.transform_up(|expr| below.replaced(expr))?;
@@ -366,18 +458,61 @@ fn beneath(node: &LogicalPlan, made: &mut usize) -> Result<LogicalPlan> {
 /// An input to which values of subqueries are added.
 struct Below<'a> {
     input: LogicalPlan,
+    /// The input before anything was added.
+    base: LogicalPlan,
     known: HashMap<Expr, Expr>,
-    made: &'a mut usize,
+    made: &'a mut Made,
 }
 
-impl Below<'_> {
+impl<'a> Below<'a> {
+    fn over(input: LogicalPlan, made: &'a mut Made) -> Self {
+        Self { base: input.clone(), input, known: HashMap::new(), made }
+    }
+
+    /// A subquery that has become a join; `None` if it is evaluated for each row.
+    fn joined(&mut self, expr: &Expr) -> Result<Option<Expr>> {
+        let (Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })) = expr
+        else {
+            return Ok(None);
+        };
+        let subquery = subquery.subquery.as_ref();
+        let Some(unnesting) = self.made.unnesting(&self.base, subquery)? else { return Ok(None) };
+        let found = match expr {
+            Expr::ScalarSubquery(_) => unnest::value(&self.input, &unnesting, subquery)?,
+            Expr::InSubquery(InSubquery { expr, .. }) => unnest::is_in(&self.input, &unnesting, expr, subquery)?,
+            // One run tells all rows whether a subquery that names nothing outside has any.
+            _ if unnesting.is_constant() => None,
+            _ => unnest::exists(&self.input, &unnesting, subquery)?,
+        };
+        Ok(found.map(|(input, value)| {
+            self.input = input;
+            self.made.joined = true;
+            value
+        }))
+    }
     /// What stands for a subquery above the input.
     fn replaced(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
         if let Some(known) = self.known.get(&expr) {
             return Ok(Transformed::yes(known.clone()));
         }
+        let is_constant = |subquery: &Subquery| outer_columns::free(&subquery.subquery).is_empty();
+        let joined = match &expr {
+            Expr::ScalarSubquery(subquery) if is_constant(subquery) => None,
+            expr => self.joined(expr)?,
+        };
+        if let Some(value) = joined {
+            let negated = matches!(
+                &expr,
+                Expr::Exists(Exists { negated: true, .. }) | Expr::InSubquery(InSubquery { negated: true, .. })
+            );
+            let value = if negated { Expr::Not(Box::new(value)) } else { value };
+            self.known.insert(expr, value.clone());
+            return Ok(Transformed::yes(value));
+        }
         let value = match &expr {
-            Expr::ScalarSubquery(subquery) if !outer_columns::free(&subquery.subquery).is_empty() => {
+            Expr::ScalarSubquery(subquery) if !is_constant(subquery) => {
                 self.add(Kind::Value, subquery.subquery.as_ref().clone(), None)?
             }
             Expr::Exists(Exists { subquery, negated }) => {
@@ -401,14 +536,14 @@ impl Below<'_> {
     }
 
     fn add(&mut self, kind: Kind, plan: LogicalPlan, bound: Option<(String, Expr)>) -> Result<Expr> {
-        *self.made += 1;
+        self.made.columns += 1;
         let (plan, mut bindings) = closed(plan, self.input.schema())?;
         if let Some((id, expr)) = bound {
             bindings.retain(|(known, _)| *known != id);
             bindings.push((id, expr));
         }
         let input = std::mem::take(&mut self.input);
-        let apply = Apply::new(input, kind, *self.made, plan, bindings)?;
+        let apply = Apply::new(input, kind, self.made.columns, plan, bindings)?;
         let value = apply.value();
         self.input = apply.into_plan();
         Ok(value)
@@ -466,7 +601,7 @@ fn among(wanted: Expr, query: &LogicalPlan) -> Result<LogicalPlan> {
 
 /// A join whose right side is evaluated for each row of its left side. Conditions of an outer join are the right side's
 /// own.
-fn lateral(join: &Join) -> Result<LogicalPlan> {
+fn lateral(join: &Join, made: &mut Made) -> Result<LogicalPlan> {
     let keys = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
     let condition = conjunction(keys.chain(join.filter.clone()));
     let outer = match join.join_type {
@@ -486,8 +621,18 @@ fn lateral(join: &Join) -> Result<LogicalPlan> {
         })?;
         right = LogicalPlan::Filter(Filter::new(theirs.data, Arc::new(right)));
     }
-    let (plan, bindings) = closed(right, schema)?;
-    let rows = Apply::new(join.left.as_ref().clone(), Kind::Rows { outer }, 0, plan, bindings)?.into_plan();
+    let joined = match made.unnesting(&join.left, &right)? {
+        Some(unnesting) => unnest::rows(&join.left, &unnesting, &right, outer)?,
+        None => None,
+    };
+    made.joined |= joined.is_some();
+    let rows = match joined {
+        Some(rows) => rows,
+        None => {
+            let (plan, bindings) = closed(right, schema)?;
+            Apply::new(join.left.as_ref().clone(), Kind::Rows { outer }, 0, plan, bindings)?.into_plan()
+        }
+    };
     match condition {
         Some(condition) if !outer => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
         _ => Ok(rows),
@@ -537,7 +682,7 @@ fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
 
 /// A join whose conditions have subqueries that name columns of one side only: their values become columns of that
 /// side. `None` where one names columns of both, or of neither.
-fn in_sides(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
+fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPlan>> {
     let Some(mut filter) = join.filter.clone() else { return Ok(None) };
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full) {
         return Ok(None);
@@ -554,7 +699,7 @@ fn in_sides(join: &Join, made: &mut usize) -> Result<Option<LogicalPlan>> {
     };
     let mut sides = Vec::with_capacity(2);
     for side in [&join.left, &join.right] {
-        let mut below = Below { input: side.as_ref().clone(), known: HashMap::new(), made };
+        let mut below = Below::over(side.as_ref().clone(), made);
         let replaced = filter.transform_up(|expr| match names_only(&expr, side.schema()) {
             true => below.replaced(expr),
             false => Ok(Transformed::no(expr)),

@@ -1,0 +1,652 @@
+//! A correlated subquery as a join, where DataFusion finds none: the subquery is evaluated once for all rows outside.
+//!
+//! The *domain* is the set of values that the columns outside have ([`domain`]). The subquery is rewritten so that each
+//! of its rows stands beside the values of the domain for which it is a row ([`Unnesting::push`]), and its result is
+//! joined with the rows outside by these values, NULLs being equal ([`same`]; [`value`], [`exists`], [`is_in`], [`rows`]):
+//!
+//! ```text
+//! t, EXISTS (SELECT 1 FROM u WHERE u.a < t.a)  →  LeftMark Join: t.a = d.c0, or both NULL
+//!                                                   t
+//!                                                   Join: u.a < d.c0
+//!                                                     d: SELECT DISTINCT a AS c0 FROM t
+//!                                                     u
+//! ```
+//!
+//! After T. Neumann, A. Kemper, "Unnesting Arbitrary Queries", BTW 2015, whose rules for operators are those below.
+//! What stays [`Apply`](super::node::Apply): subqueries without tables, with functions that are volatile, with sides
+//! that name their own left side; a LIMIT where each row reads one range of keys ([`reads_ranges`]); rows outside that
+//! may be others when they are read twice ([`is_repeatable`]).
+
+use super::{is_lateral, outer_columns};
+use crate::error::SqlState;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::{
+    common::{
+        Column, DFSchema, ExprSchema, Result, TableReference,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    datasource::{MemTable, source_as_provider},
+    functions::expr_fn::coalesce,
+    functions_aggregate::{expr_fn::count, first_last::first_value},
+    functions_window::expr_fn::row_number,
+    logical_expr::{
+        Aggregate, BinaryExpr, Case, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, JoinType, Limit,
+        LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Window,
+        expr_rewriter::NamePreserver, lit, utils::conjunction,
+    },
+    scalar::ScalarValue,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Nodes of the rows outside that are read twice at most: each LATERAL of a chain doubles them.
+const NODES_MAX: usize = 200;
+/// Aggregates whose value does not depend on the order of their rows, if it is no floating-point number.
+const REPEATABLE: [&str; 7] = ["count", "min", "max", "sum", "avg", "bool_and", "bool_or"];
+
+/// What stands for the columns outside within a rewritten subquery.
+pub(super) struct Unnesting {
+    /// The distinct values of the columns outside.
+    domain: LogicalPlan,
+    /// A column outside, its field, and its name in the domain.
+    columns: Vec<(Column, FieldRef, Column)>,
+}
+
+/// A rewritten subquery: its first column is `value`, the values of the domain follow.
+struct Unnested {
+    plan: LogicalPlan,
+    name: String,
+    outside: Vec<Column>,
+}
+
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The domain of a subquery over the rows of `input`; `None` if it has to run for each row. `all` takes subqueries that
+/// read no table as well.
+pub(super) fn domain(input: &LogicalPlan, subquery: &LogicalPlan, all: bool) -> Result<Option<Unnesting>> {
+    let outside = outer_columns::free(subquery);
+    let known = outside.iter().all(|(_, column)| input.schema().has_column(column));
+    let apart = !outer_columns::is_volatile(subquery)? && (all || reads_tables(subquery)?);
+    if !known || !apart || !is_repeatable(input)? || reads_ranges(subquery)? {
+        return Ok(None);
+    }
+    let name = format!("__outer_{}", number());
+    let columns = outside.into_iter().enumerate().map(|(at, (_, column))| {
+        let here = Column::new(Some(TableReference::bare(name.clone())), format!("c{at}"));
+        let field = FieldRef::clone(input.schema().field_from_column(&column)?);
+        Ok((column, field, here))
+    });
+    let columns: Vec<_> = columns.collect::<Result<_>>()?;
+    if !columns.iter().all(|(_, field, _)| is_plain(field.data_type())) {
+        return Ok(None);
+    }
+    let domain = if columns.is_empty() {
+        LogicalPlanBuilder::empty(true).build()?
+    } else {
+        let values = columns.iter().map(|(column, _, here)| Expr::Column(column.clone()).alias(here.name.clone()));
+        LogicalPlanBuilder::from(input.clone()).project(values)?.distinct()?.alias(name)?.build()?
+    };
+    Ok(Some(Unnesting { domain, columns }))
+}
+
+/// Whether a plan reads a table, not only relations in memory.
+fn reads_tables(plan: &LogicalPlan) -> Result<bool> {
+    let mut reads = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            reads |= !source_as_provider(&scan.source)?.is::<MemTable>();
+        }
+        Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(reads)
+}
+
+/// Whether a plan gives the same rows each time it runs, on the same tables.
+fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+    let (mut repeatable, mut nodes) = (!outer_columns::is_volatile(plan)?, 0);
+    plan.apply_with_subqueries(|node| {
+        nodes += 1;
+        repeatable &= match node {
+            LogicalPlan::Aggregate(aggregate) => aggregate.aggr_expr.iter().all(|expr| {
+                let exact = !aggregate.schema.fields().iter().any(|field| field.data_type().is_floating());
+                matches!(unaliased(expr), Expr::AggregateFunction(call) if REPEATABLE.contains(&call.func.name()))
+                    && exact
+            }),
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::TableScan(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::EmptyRelation(_)
+            | LogicalPlan::Distinct(datafusion::logical_expr::Distinct::All(_)) => true,
+            LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+            _ => false,
+        } && nodes <= NODES_MAX;
+        Ok(if repeatable { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(repeatable)
+}
+
+/// Whether a subquery takes the first of its rows from one range of keys: the first column of a table's key equals what
+/// is outside. A run for each row then reads a few rows only, where a join would read and sort them all.
+fn reads_ranges(subquery: &LogicalPlan) -> Result<bool> {
+    let (mut limited, mut ranged) = (false, false);
+    let mut first_columns = Vec::new();
+    subquery.apply(|node| {
+        limited |= matches!(node, LogicalPlan::Limit(_));
+        if let LogicalPlan::TableScan(scan) = node {
+            let key =
+                scan.source.constraints().into_iter().flat_map(|constraints| constraints.iter()).find_map(|one| {
+                    match one {
+                        datafusion::common::Constraint::PrimaryKey(columns) => columns.first().copied(),
+                        datafusion::common::Constraint::Unique(_) => None,
+                    }
+                });
+            first_columns.extend(key.map(|at| scan.source.schema().field(at).name().clone()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    subquery.apply_expressions_of_filters(|expr| {
+        if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr {
+            let is_first = |expr: &Expr| matches!(expr, Expr::Column(column) if first_columns.contains(&column.name));
+            ranged |= is_first(left) && right.contains_outer() || is_first(right) && left.contains_outer();
+        }
+    })?;
+    Ok(limited && ranged)
+}
+
+/// Visits the conjuncts of filters.
+trait Conjuncts {
+    fn apply_expressions_of_filters(&self, visit: impl FnMut(&Expr)) -> Result<()>;
+}
+
+impl Conjuncts for LogicalPlan {
+    fn apply_expressions_of_filters(&self, mut visit: impl FnMut(&Expr)) -> Result<()> {
+        self.apply(|node| {
+            if let LogicalPlan::Filter(filter) = node {
+                datafusion::logical_expr::utils::split_conjunction(&filter.predicate).into_iter().for_each(&mut visit);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+fn columns_of(schema: &DFSchema) -> Vec<Expr> {
+    schema.columns().into_iter().map(Expr::Column).collect()
+}
+
+/// Whether two values of a column are equal, or both NULL. Not `IS NOT DISTINCT FROM`: once DataFusion 55 has made it a
+/// key of a join, it takes NULLs for equal in keys that other rules find later, too.
+fn same(left: Expr, right: Expr, field: &Field) -> Result<Expr> {
+    if !field.is_nullable() {
+        return Ok(left.eq(right));
+    }
+    let other = lit(ScalarValue::new_default(field.data_type())?);
+    let value = |of: &Expr| coalesce(vec![of.clone(), other.clone()]);
+    Ok(value(&left).eq(value(&right)).and(left.is_null().eq(right.is_null())))
+}
+
+/// Whether equal values of a type are the same bytes, so that the values of a domain are distinct by `=`.
+fn is_plain(data: &DataType) -> bool {
+    match data {
+        DataType::FixedSizeBinary(_) | DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::Boolean => true,
+        other => {
+            other.is_integer()
+                || other.is_string()
+                || (other.is_temporal() && !matches!(other, DataType::Interval(_) | DataType::Duration(_)))
+        }
+    }
+}
+
+impl Unnesting {
+    /// Whether the subquery names nothing outside.
+    pub(super) fn is_constant(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    fn here(&self) -> Vec<Expr> {
+        self.columns.iter().map(|(_, _, here)| Expr::Column(here.clone())).collect()
+    }
+
+    fn here_of(&self, column: &Column) -> Option<(Column, FieldRef)> {
+        let found = self.columns.iter().find(|(outside, ..)| outside == column)?;
+        Some((found.2.clone(), FieldRef::clone(&found.1)))
+    }
+
+    /// A plan beside each value of the domain.
+    fn beside(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        if self.columns.is_empty() {
+            return Ok(plan.clone());
+        }
+        let shown = columns_of(plan.schema()).into_iter().chain(self.here());
+        LogicalPlanBuilder::from(self.domain.clone()).cross_join(plan.clone())?.project(shown)?.build()
+    }
+
+    /// A plan whose values of the domain have another relation's name, and a condition that both are the same.
+    fn renamed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Expr)> {
+        let own = plan.schema().fields().len() - self.columns.len();
+        let relation = TableReference::bare(format!("__outer_{}", number()));
+        let (mut shown, mut conditions) = (columns_of(plan.schema()), Vec::new());
+        shown.truncate(own);
+        for (_, field, here) in &self.columns {
+            let there = Column::new(Some(relation.clone()), here.name.clone());
+            shown.push(Expr::Column(here.clone()).alias_qualified(Some(relation.clone()), here.name.clone()));
+            conditions.push(same(Expr::Column(here.clone()), Expr::Column(there), field)?);
+        }
+        let plan = LogicalPlan::Projection(Projection::try_new(shown, plan.into())?);
+        Ok((plan, conjunction(conditions).unwrap_or(lit(true))))
+    }
+
+    /// The node with columns of the domain for those outside, without its inputs. Its schema is as it was.
+    fn rewritten(&self, node: &LogicalPlan) -> Result<LogicalPlan> {
+        let names = NamePreserver::new(node);
+        let direct = |column: &Column| self.here_of(column).map(|(here, _)| Expr::Column(here));
+        let nested =
+            |column: &Column| self.here_of(column).map(|(here, field)| Expr::OuterReferenceColumn(field, here));
+        let rewritten = node.clone().map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = outer_columns::replaced_within(expr, node, &direct, &nested)?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })?;
+        Ok(rewritten.data)
+    }
+
+    /// A plan with the columns of `plan`, then those of the domain: for each value of it the rows that the plan has for
+    /// this value. `None` where no rule says how.
+    fn push(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+        if outer_columns::free(plan).iter().all(|(_, column)| self.here_of(column).is_none()) {
+            return self.beside(plan).map(Some);
+        }
+        if let LogicalPlan::Subquery(subquery) = plan {
+            return self.push(&subquery.subquery);
+        }
+        if let LogicalPlan::Join(join) = plan {
+            return self.join(join);
+        }
+        if let LogicalPlan::Limit(limit) = plan {
+            return self.limit(limit);
+        }
+        if let LogicalPlan::Union(union) = plan {
+            return self.union(union.inputs.as_slice(), &union.schema);
+        }
+        let [input] = plan.inputs()[..] else { return Ok(None) };
+        let rewritten = self.rewritten(plan)?;
+        let Some(input) = self.push(input)? else { return Ok(None) };
+        Ok(Some(match rewritten {
+            LogicalPlan::Filter(filter) => LogicalPlan::Filter(Filter::try_new(filter.predicate, input.into())?),
+            LogicalPlan::Projection(projection) => {
+                let exprs = projection.expr.into_iter().chain(self.here()).collect();
+                LogicalPlan::Projection(Projection::try_new(exprs, input.into())?)
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let inner = alias.input.schema().columns().into_iter().zip(alias.schema.columns());
+                let shown = inner.map(|(inner, shown)| Expr::Column(inner).alias_qualified(shown.relation, shown.name));
+                let exprs = shown.chain(self.here()).collect();
+                LogicalPlan::Projection(Projection::try_new(exprs, input.into())?)
+            }
+            LogicalPlan::Distinct(datafusion::logical_expr::Distinct::All(_)) => {
+                LogicalPlanBuilder::from(input).distinct()?.build()?
+            }
+            LogicalPlan::Aggregate(aggregate) => return self.aggregate(aggregate, input),
+            LogicalPlan::Window(window) => return self.window(window, input),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Groups of the domain's values as well. Without groups there is a row for each of these, also if no row is.
+    fn aggregate(&self, aggregate: Aggregate, input: LogicalPlan) -> Result<Option<LogicalPlan>> {
+        let Aggregate { group_expr, aggr_expr, schema, .. } = aggregate;
+        if group_expr.iter().any(|expr| matches!(unaliased(expr), Expr::GroupingSet(_))) {
+            return Ok(None);
+        }
+        let alone = group_expr.is_empty();
+        let groups = group_expr.into_iter().chain(self.here()).collect::<Vec<_>>();
+        let grouped = LogicalPlanBuilder::from(input).aggregate(groups, aggr_expr.clone())?.build()?;
+        let inner = columns_of(grouped.schema());
+        let own = schema.fields().len();
+        let plain = own - aggr_expr.len();
+        let ours = inner[..plain].iter().chain(&inner[plain + self.columns.len()..]).cloned().collect::<Vec<_>>();
+        let shown = |exprs: Vec<Expr>| {
+            let named = exprs.into_iter().zip(schema.columns()).map(|(expr, shown)| match &expr {
+                Expr::Column(column) if *column == shown => expr,
+                _ => expr.alias_qualified(shown.relation, shown.name),
+            });
+            named.collect::<Vec<_>>()
+        };
+        if !alone {
+            let exprs = shown(ours).into_iter().chain(self.here());
+            return LogicalPlanBuilder::from(grouped).project(exprs)?.build().map(Some);
+        }
+        let (grouped, condition) =
+            self.renamed(LogicalPlanBuilder::from(grouped).project(ours.into_iter().chain(self.here()))?.build()?)?;
+        let mut values = Vec::with_capacity(own);
+        for ((expr, column), field) in aggr_expr.iter().zip(grouped.schema().columns()).zip(schema.fields()) {
+            let Expr::AggregateFunction(call) = unaliased(expr) else { return Ok(None) };
+            let of_none = call.func.default_value(field.data_type())?;
+            let value = Expr::Column(column);
+            values.push(match of_none.is_null() {
+                true => value,
+                false => {
+                    let of_none = lit(of_none.cast_to(field.data_type())?);
+                    let missing = (Box::new(value.clone().is_null()), Box::new(of_none));
+                    Expr::Case(Case::new(None, vec![missing], Some(Box::new(value))))
+                }
+            });
+        }
+        let exprs = shown(values).into_iter().chain(self.here());
+        LogicalPlanBuilder::from(self.domain.clone())
+            .join_on(grouped, JoinType::Left, [condition])?
+            .project(exprs)?
+            .build()
+            .map(Some)
+    }
+
+    /// Windows within the rows of one value.
+    fn window(&self, window: Window, input: LogicalPlan) -> Result<Option<LogicalPlan>> {
+        let names = window.window_expr.iter().map(|expr| expr.schema_name().to_string()).collect::<Vec<_>>();
+        let windows = window.window_expr.into_iter().map(|expr| {
+            expr.transform(|expr| match expr {
+                Expr::WindowFunction(mut call) => {
+                    call.params.partition_by.extend(self.here());
+                    Ok(Transformed::new(Expr::WindowFunction(call), true, TreeNodeRecursion::Jump))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        });
+        let windows = windows.map(|expr| Ok(expr?.data)).collect::<Result<Vec<_>>>()?;
+        let own = window.input.schema().fields().len();
+        let computed = windows
+            .iter()
+            .zip(names)
+            .map(|(expr, name)| Expr::Column(Column::new_unqualified(expr.schema_name().to_string())).alias(name));
+        let mut shown = columns_of(input.schema());
+        shown.truncate(own);
+        let exprs = shown.into_iter().chain(computed).chain(self.here()).collect::<Vec<_>>();
+        LogicalPlanBuilder::from(input).window(windows)?.project(exprs)?.build().map(Some)
+    }
+
+    /// The first rows of each value.
+    fn limit(&self, limit: &Limit) -> Result<Option<LogicalPlan>> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Ok(None);
+        };
+        let (orders, input): (Vec<SortExpr>, &LogicalPlan) = match limit.input.as_ref() {
+            LogicalPlan::Sort(Sort { input, fetch: None, .. }) => match self.rewritten(&limit.input)? {
+                LogicalPlan::Sort(sort) => (sort.expr, input),
+                _ => return Ok(None),
+            },
+            other => (Vec::new(), other),
+        };
+        let Some(input) = self.push(input)? else { return Ok(None) };
+        let place = row_number().partition_by(self.here()).order_by(orders).build()?;
+        let number = Expr::Column(Column::new_unqualified(place.schema_name().to_string()));
+        let last = fetch.map(|fetch| number.clone().lt_eq(lit(skip.saturating_add(fetch) as u64)));
+        let wanted = conjunction([number.gt(lit(skip as u64))].into_iter().chain(last)).unwrap_or(lit(true));
+        let shown = columns_of(input.schema());
+        LogicalPlanBuilder::from(input).window([place])?.filter(wanted)?.project(shown)?.build().map(Some)
+    }
+
+    /// All inputs, by position.
+    fn union(&self, inputs: &[std::sync::Arc<LogicalPlan>], schema: &DFSchema) -> Result<Option<LogicalPlan>> {
+        let relation = TableReference::bare(format!("__union_{}", number()));
+        let mut whole: Option<LogicalPlan> = None;
+        for input in inputs {
+            let Some(input) = self.push(input)? else { return Ok(None) };
+            let exprs = columns_of(input.schema()).into_iter().enumerate();
+            let exprs = exprs.map(|(at, expr)| expr.alias(format!("c{at}"))).collect::<Vec<_>>();
+            let input = LogicalPlanBuilder::from(input).project(exprs)?.build()?;
+            whole = Some(match whole {
+                Some(before) => LogicalPlanBuilder::from(before).union(input)?.build()?,
+                None => input,
+            });
+        }
+        let Some(whole) = whole else { return Ok(None) };
+        let whole = LogicalPlanBuilder::from(whole).alias(relation)?.build()?;
+        let here = self.columns.iter().map(|(_, _, here)| here.clone());
+        let names = schema.columns().into_iter().chain(here);
+        let exprs = columns_of(whole.schema()).into_iter().zip(names);
+        let exprs = exprs.map(|(expr, name)| expr.alias_qualified(name.relation, name.name));
+        LogicalPlanBuilder::from(whole).project(exprs.collect::<Vec<_>>())?.build().map(Some)
+    }
+
+    /// The domain beside the side of a join whose rows all stay, and beside the other where that names it.
+    fn join(&self, join: &Join) -> Result<Option<LogicalPlan>> {
+        if is_lateral(join) || join.null_aware {
+            return Ok(None);
+        }
+        let LogicalPlan::Join(rewritten) = self.rewritten(&LogicalPlan::Join(join.clone()))? else { return Ok(None) };
+        let names =
+            |plan: &LogicalPlan| outer_columns::free(plan).iter().any(|(_, column)| self.here_of(column).is_some());
+        let keys = |left, right, filter: Option<Expr>| -> Result<LogicalPlan> {
+            Ok(LogicalPlan::Join(Join::try_new(
+                std::sync::Arc::new(left),
+                std::sync::Arc::new(right),
+                rewritten.on.clone(),
+                filter,
+                join.join_type,
+                join.join_constraint,
+                join.null_equality,
+                false,
+            )?))
+        };
+        let own = columns_of(&join.schema);
+        let shown = |joined: LogicalPlan| {
+            let exprs = own.iter().cloned().chain(self.here()).collect::<Vec<_>>();
+            LogicalPlanBuilder::from(joined).project(exprs)?.build().map(Some)
+        };
+        let of_right = names(&join.right);
+        match join.join_type {
+            JoinType::Inner if !names(&join.left) && of_right => {
+                let Some(right) = self.push(&join.right)? else { return Ok(None) };
+                shown(keys(join.left.as_ref().clone(), right, rewritten.filter.clone())?)
+            }
+            JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti => {
+                let Some(left) = self.push(&join.left)? else { return Ok(None) };
+                if !of_right {
+                    return shown(keys(left, join.right.as_ref().clone(), rewritten.filter.clone())?);
+                }
+                let Some(right) = self.push(&join.right)? else { return Ok(None) };
+                let (right, condition) = self.renamed(right)?;
+                let filter = conjunction(rewritten.filter.clone().into_iter().chain([condition]));
+                shown(keys(left, right, filter)?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The subquery as a relation of `value` and the domain's values.
+    fn relation(&self, subquery: &LogicalPlan) -> Result<Option<Unnested>> {
+        let Some(plan) = self.push(subquery)? else { return Ok(None) };
+        let columns = columns_of(plan.schema());
+        let first = columns[..1].iter().map(|value| value.clone().alias("value"));
+        let own = columns.len() - self.columns.len();
+        let values = columns[own..].iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}")));
+        self.named(LogicalPlanBuilder::from(plan).project(first.chain(values).collect::<Vec<_>>())?).map(Some)
+    }
+
+    fn named(&self, plan: LogicalPlanBuilder) -> Result<Unnested> {
+        let name = format!("__unnested_{}", number());
+        let plan = plan.alias(name.clone())?.build()?;
+        let relation = Some(TableReference::bare(name.clone()));
+        let outside = (0..self.columns.len()).map(|at| Column::new(relation.clone(), format!("c{at}"))).collect();
+        Ok(Unnested { plan, name, outside })
+    }
+
+    /// The condition that a row outside has the values of the domain beside a row of a subquery.
+    fn condition(&self, unnested: &Unnested) -> Result<Expr> {
+        self.condition_with(&unnested.outside)
+    }
+
+    fn condition_with(&self, values: &[Column]) -> Result<Expr> {
+        let pairs = self.columns.iter().zip(values);
+        let pairs = pairs.map(|((outside, field, _), value)| {
+            same(Expr::Column(outside.clone()), Expr::Column(value.clone()), field)
+        });
+        Ok(conjunction(pairs.collect::<Result<Vec<_>>>()?).unwrap_or(lit(true)))
+    }
+}
+
+impl Unnested {
+    fn column(&self, name: &str) -> Expr {
+        Expr::Column(Column::new(Some(TableReference::bare(self.name.clone())), name))
+    }
+
+    fn values(&self) -> Vec<Expr> {
+        self.outside.iter().cloned().map(Expr::Column).collect()
+    }
+}
+
+/// A subquery without what does not matter for its set of rows: an order, and for existence its columns and a LIMIT
+/// that is not zero.
+fn unordered(plan: &LogicalPlan, only_existence: bool) -> Result<&LogicalPlan> {
+    Ok(match plan {
+        LogicalPlan::Sort(Sort { input, fetch: None, .. }) => unordered(input, only_existence)?,
+        LogicalPlan::Limit(limit) if only_existence => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (SkipType::Literal(0), FetchType::Literal(fetch)) if fetch != Some(0) => {
+                unordered(&limit.input, only_existence)?
+            }
+            _ => plan,
+        },
+        _ => plan,
+    })
+}
+
+/// Whether a plan has one row at most, for each value of the domain.
+fn is_single(plan: &LogicalPlan) -> Result<bool> {
+    Ok(match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Limit(limit) => {
+            matches!(limit.get_fetch_type()?, FetchType::Literal(Some(0 | 1))) || is_single(&limit.input)?
+        }
+        LogicalPlan::Projection(Projection { input, .. })
+        | LogicalPlan::Filter(Filter { input, .. })
+        | LogicalPlan::Sort(Sort { input, .. }) => is_single(input)?,
+        LogicalPlan::SubqueryAlias(alias) => is_single(&alias.input)?,
+        LogicalPlan::EmptyRelation(_) => true,
+        _ => false,
+    })
+}
+
+/// `input` with the value of a scalar subquery, and that value.
+pub(super) fn value(
+    input: &LogicalPlan,
+    unnesting: &Unnesting,
+    subquery: &LogicalPlan,
+) -> Result<Option<(LogicalPlan, Expr)>> {
+    let subquery = unordered(subquery, false)?;
+    let Some(found) = unnesting.relation(subquery)? else { return Ok(None) };
+    if is_single(subquery)? {
+        let joined = LogicalPlanBuilder::from(input.clone()).join_on(
+            found.plan.clone(),
+            JoinType::Left,
+            [unnesting.condition(&found)?],
+        )?;
+        return Ok(Some((joined.build()?, found.column("value"))));
+    }
+    let first = first_value(found.column("value"), Vec::new()).alias("value");
+    let rows = count(lit(1_i64)).alias("rows");
+    let values = found.values();
+    let names = values.iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}"))).collect::<Vec<_>>();
+    let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+    let grouped = LogicalPlanBuilder::from(found.plan)
+        .aggregate(values, vec![first, rows])?
+        .project([column("value"), column("rows")].into_iter().chain(names).collect::<Vec<_>>())?;
+    let grouped = unnesting.named(grouped)?;
+    let message = "more than one row returned by a subquery used as an expression";
+    let told = crate::error::SqlError::new(SqlState::CARDINALITY_VIOLATION, message);
+    let told = crate::exec::apply_value::kept(datafusion::error::DataFusionError::External(Box::new(told)))?;
+    let several = (Box::new(grouped.column("rows").gt(lit(1_i64))), Box::new(lit(told)));
+    let error = Expr::Case(Case::new(None, vec![several], None));
+    let value = crate::exec::apply_value::checked(grouped.column("value"), error);
+    let joined = LogicalPlanBuilder::from(input.clone()).join_on(
+        grouped.plan.clone(),
+        JoinType::Left,
+        [unnesting.condition(&grouped)?],
+    )?;
+    Ok(Some((joined.build()?, value)))
+}
+
+/// `input` with whether a subquery has rows, and that value.
+pub(super) fn exists(
+    input: &LogicalPlan,
+    unnesting: &Unnesting,
+    subquery: &LogicalPlan,
+) -> Result<Option<(LogicalPlan, Expr)>> {
+    let Some(found) = unnesting.relation(unordered(subquery, true)?)? else { return Ok(None) };
+    let condition = unnesting.condition(&found)?;
+    let joined =
+        LogicalPlanBuilder::from(input.clone()).join_on(found.plan.clone(), JoinType::LeftMark, [condition])?;
+    Ok(Some((joined.build()?, found.column("mark"))))
+}
+
+/// `input` with whether `wanted` is among the rows of a subquery, and that value: true for an equal, else NULL for a
+/// NULL on either side of a comparison, else false.
+pub(super) fn is_in(
+    input: &LogicalPlan,
+    unnesting: &Unnesting,
+    wanted: &Expr,
+    subquery: &LogicalPlan,
+) -> Result<Option<(LogicalPlan, Expr)>> {
+    if !is_plain(&wanted.get_type(input.schema())?) {
+        return Ok(None);
+    }
+    let subquery = unordered(subquery, false)?;
+    let (Some(found), Some(all)) = (unnesting.relation(subquery)?, unnesting.relation(subquery)?) else {
+        return Ok(None);
+    };
+    let condition = unnesting.condition(&found)?.and(wanted.clone().eq(found.column("value")));
+    let marked =
+        LogicalPlanBuilder::from(input.clone()).join_on(found.plan.clone(), JoinType::LeftMark, [condition])?;
+    let rows = count(lit(1_i64)).alias("rows");
+    let compared = count(all.column("value")).alias("compared");
+    let values = all.values();
+    let names = values.iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}"))).collect::<Vec<_>>();
+    let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+    let counted = LogicalPlanBuilder::from(all.plan)
+        .aggregate(values, vec![rows, compared])?
+        .project([column("rows"), column("compared")].into_iter().chain(names).collect::<Vec<_>>())?;
+    let counted = unnesting.named(counted)?;
+    let joined = marked.join_on(counted.plan.clone(), JoinType::Left, [unnesting.condition(&counted)?])?;
+    let (rows, compared) = (counted.column("rows"), counted.column("compared"));
+    let none = rows.clone().is_null().or(rows.clone().eq(lit(0_i64)));
+    let unknown = wanted.clone().is_null().or(rows.gt(compared));
+    let decided = Expr::Case(Case::new(
+        None,
+        vec![
+            (Box::new(found.column("mark")), Box::new(lit(true))),
+            (Box::new(none), Box::new(lit(false))),
+            (Box::new(unknown), Box::new(Expr::Literal(ScalarValue::Boolean(None), None))),
+        ],
+        Some(Box::new(lit(false))),
+    ));
+    Ok(Some((joined.build()?, decided)))
+}
+
+/// `input` joined with the rows of a LATERAL subquery; `outer` keeps rows without any.
+pub(super) fn rows(
+    input: &LogicalPlan,
+    unnesting: &Unnesting,
+    subquery: &LogicalPlan,
+    outer: bool,
+) -> Result<Option<LogicalPlan>> {
+    let Some(found) = unnesting.push(unordered(subquery, false)?)? else { return Ok(None) };
+    let here = unnesting.columns.iter().map(|(_, _, here)| here.clone()).collect::<Vec<_>>();
+    let condition = unnesting.condition_with(&here)?;
+    let shown = columns_of(input.schema()).into_iter().chain(columns_of(subquery.schema())).collect::<Vec<_>>();
+    let kind = if outer { JoinType::Left } else { JoinType::Inner };
+    LogicalPlanBuilder::from(input.clone()).join_on(found, kind, [condition])?.project(shown)?.build().map(Some)
+}
