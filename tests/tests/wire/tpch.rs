@@ -47,7 +47,7 @@ async fn no_subquery_runs_for_each_row(client: &Client) -> Result<()> {
 
 #[tokio::test]
 async fn own_and_shared_tables_answer_tpch_as_postgresql_does() -> Result<()> {
-    let expected = expect_file!["../slt/tpch.txt"];
+    let expected = expect_file!["tpch.txt"];
     if let Ok(address) = std::env::var("KEYSPAN_TESTS_POSTGRES") {
         let connect = |database: &str| {
             let config = format!("{address} dbname={database}").parse();

@@ -20,36 +20,29 @@
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{
-        DFSchema, ExprSchema, Result,
+        Result,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter},
     },
     config::ConfigOptions,
-    functions_aggregate::expr_fn::{bool_or, count},
     logical_expr::{
-        BinaryExpr, Case, Expr, ExprSchemable, FetchType, Filter, InvariantLevel, Join, JoinType, LogicalPlan,
-        LogicalPlanBuilder, Operator, Projection, SkipType, Sort, Subquery,
+        BinaryExpr, Expr, FetchType, Filter, InvariantLevel, Join, LogicalPlan, LogicalPlanBuilder, Operator,
+        Projection, SkipType, Sort, Subquery,
         expr::{Exists, InSubquery, Placeholder},
         expr_rewriter::NamePreserver,
-        lit,
         utils::{conjunction, split_conjunction},
     },
     optimizer::{AnalyzerRule, Optimizer, OptimizerContext},
-    scalar::ScalarValue,
 };
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::Arc;
 
+mod below;
+mod in_joins;
 pub mod node;
 pub mod outer_columns;
 mod unnest;
 
-use node::{Apply, Kind};
-use unnest::Unnesting;
+use below::{Below, Made, placeholder};
+use in_joins::{above_or_right, in_sides, lateral};
 
 /// What the names of placeholders for values of the row outside begin with: no client's begins so.
 const OUTER: &str = "$outer_";
@@ -145,25 +138,6 @@ impl TreeNodeRewriter for Walk<'_> {
             Some(applied) => Transformed::yes(applied),
             None => Transformed::no(node),
         })
-    }
-}
-
-/// What is made of the subqueries of a node.
-struct Made {
-    /// How many became columns, in the whole plan.
-    columns: usize,
-    joins: Joins,
-    /// Whether one became a join.
-    joined: bool,
-}
-
-impl Made {
-    /// How a subquery over `input` becomes a join, if it does.
-    fn unnesting(&self, input: &LogicalPlan, subquery: &LogicalPlan) -> Result<Option<Unnesting>> {
-        match self.joins {
-            Joins::None => Ok(None),
-            joins => unnest::domain(input, subquery, joins == Joins::All),
-        }
     }
 }
 
@@ -453,278 +427,6 @@ fn beneath(node: &LogicalPlan, made: &mut Made) -> Result<LogicalPlan> {
         return Ok(over);
     }
     LogicalPlanBuilder::from(over).project(node.schema().columns().into_iter().map(Expr::Column))?.build()
-}
-
-/// An input to which values of subqueries are added.
-struct Below<'a> {
-    input: LogicalPlan,
-    /// The input before anything was added.
-    base: LogicalPlan,
-    known: HashMap<Expr, Expr>,
-    made: &'a mut Made,
-}
-
-impl<'a> Below<'a> {
-    fn over(input: LogicalPlan, made: &'a mut Made) -> Self {
-        Self { base: input.clone(), input, known: HashMap::new(), made }
-    }
-
-    /// A subquery that has become a join; `None` if it is evaluated for each row.
-    fn joined(&mut self, expr: &Expr) -> Result<Option<Expr>> {
-        let (Expr::ScalarSubquery(subquery)
-        | Expr::Exists(Exists { subquery, .. })
-        | Expr::InSubquery(InSubquery { subquery, .. })) = expr
-        else {
-            return Ok(None);
-        };
-        let subquery = subquery.subquery.as_ref();
-        let Some(unnesting) = self.made.unnesting(&self.base, subquery)? else { return Ok(None) };
-        let found = match expr {
-            Expr::ScalarSubquery(_) => unnest::value(&self.input, &unnesting, subquery)?,
-            Expr::InSubquery(InSubquery { expr, .. }) => unnest::is_in(&self.input, &unnesting, expr, subquery)?,
-            // One run tells all rows whether a subquery that names nothing outside has any.
-            _ if unnesting.is_constant() => None,
-            _ => unnest::exists(&self.input, &unnesting, subquery)?,
-        };
-        Ok(found.map(|(input, value)| {
-            self.input = input;
-            self.made.joined = true;
-            value
-        }))
-    }
-    /// What stands for a subquery above the input.
-    fn replaced(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
-        if let Some(known) = self.known.get(&expr) {
-            return Ok(Transformed::yes(known.clone()));
-        }
-        let is_constant = |subquery: &Subquery| outer_columns::free(&subquery.subquery).is_empty();
-        let joined = match &expr {
-            Expr::ScalarSubquery(subquery) if is_constant(subquery) => None,
-            expr => self.joined(expr)?,
-        };
-        if let Some(value) = joined {
-            let negated = matches!(
-                &expr,
-                Expr::Exists(Exists { negated: true, .. }) | Expr::InSubquery(InSubquery { negated: true, .. })
-            );
-            let value = if negated { Expr::Not(Box::new(value)) } else { value };
-            self.known.insert(expr, value.clone());
-            return Ok(Transformed::yes(value));
-        }
-        let value = match &expr {
-            Expr::ScalarSubquery(subquery) if !is_constant(subquery) => {
-                self.add(Kind::Value, subquery.subquery.as_ref().clone(), None)?
-            }
-            Expr::Exists(Exists { subquery, negated }) => {
-                let found = self.add(Kind::Exists, subquery.subquery.as_ref().clone(), None)?;
-                if *negated { Expr::Not(Box::new(found)) } else { found }
-            }
-            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                let id = placeholder();
-                let field = expr.to_field(self.input.schema())?.1;
-                let wanted = Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field)));
-                let plan = among(wanted, subquery.subquery.as_ref())?;
-                let found = self.add(Kind::Value, plan, Some((id, expr.as_ref().clone())))?;
-                if *negated { Expr::Not(Box::new(found)) } else { found }
-            }
-            _ => return Ok(Transformed::no(expr)),
-        };
-        if !is_drawn(&expr)? {
-            self.known.insert(expr, value.clone());
-        }
-        Ok(Transformed::yes(value))
-    }
-
-    fn add(&mut self, kind: Kind, plan: LogicalPlan, bound: Option<(String, Expr)>) -> Result<Expr> {
-        self.made.columns += 1;
-        let (plan, mut bindings) = closed(plan, self.input.schema())?;
-        if let Some((id, expr)) = bound {
-            bindings.retain(|(known, _)| *known != id);
-            bindings.push((id, expr));
-        }
-        let input = std::mem::take(&mut self.input);
-        let apply = Apply::new(input, kind, self.made.columns, plan, bindings)?;
-        let value = apply.value();
-        self.input = apply.into_plan();
-        Ok(value)
-    }
-}
-
-/// A name for a placeholder that no other has.
-fn placeholder() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("{OUTER}{}", NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// A subquery with placeholders where it names what is outside, and what these are of a row of `schema`. What that row
-/// does not have either is further outside, and stays a reference, or the placeholder that it is already.
-fn closed(plan: LogicalPlan, schema: &DFSchema) -> Result<(LogicalPlan, Vec<(String, Expr)>)> {
-    let mut bindings: Vec<(String, Expr)> = outer_columns::placeholders(&plan)?
-        .into_iter()
-        .map(|known| (known.id.clone(), Expr::Placeholder(known)))
-        .collect();
-    let mut replacements = HashMap::new();
-    for (field, column) in outer_columns::free(&plan) {
-        let id = placeholder();
-        let outer = match schema.has_column(&column) {
-            true => Expr::Column(column.clone()),
-            false => Expr::OuterReferenceColumn(field.clone(), column.clone()),
-        };
-        replacements.insert(column, Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field))));
-        bindings.push((id, outer));
-    }
-    let plan = outer_columns::replaced(plan, &|column| replacements.get(column).cloned())?;
-    Ok((outer_columns::unwrapped(plan)?, bindings))
-}
-
-/// `SELECT wanted IN (query)` as PostgreSQL decides it: true for an equal, else NULL for a NULL among what was
-/// compared, else false.
-fn among(wanted: Expr, query: &LogicalPlan) -> Result<LogicalPlan> {
-    let item = Expr::Column(query.schema().columns().swap_remove(0));
-    let equal = item.eq(wanted);
-    let found = [bool_or(equal.clone()).alias("found"), count(lit(1)).alias("rows"), count(equal).alias("compared")];
-    let column = |name: &str| Expr::Column(datafusion::common::Column::new_unqualified(name));
-    let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
-    let decided = Expr::Case(Case::new(
-        None,
-        vec![
-            (Box::new(column("found").is_true()), Box::new(lit(true))),
-            (Box::new(column("rows").gt(column("compared"))), Box::new(unknown)),
-        ],
-        Some(Box::new(lit(false))),
-    ));
-    LogicalPlanBuilder::from(query.clone())
-        .aggregate(Vec::<Expr>::new(), found)?
-        .project([decided.alias("among")])?
-        .build()
-}
-
-/// A join whose right side is evaluated for each row of its left side. Conditions of an outer join are the right side's
-/// own.
-fn lateral(join: &Join, made: &mut Made) -> Result<LogicalPlan> {
-    let keys = join.on.iter().map(|(left, right)| left.clone().eq(right.clone()));
-    let condition = conjunction(keys.chain(join.filter.clone()));
-    let outer = match join.join_type {
-        JoinType::Inner => false,
-        JoinType::Left => true,
-        other => return datafusion::common::not_impl_err!("LATERAL on the right of a {other} join"),
-    };
-    let schema = join.left.schema();
-    let mut right = join.right.as_ref().clone();
-    if outer && let Some(condition) = &condition {
-        let theirs = condition.clone().transform_up(|expr| match expr {
-            Expr::Column(column) if schema.has_column(&column) => {
-                let field = Arc::clone(schema.field_from_column(&column)?);
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        right = LogicalPlan::Filter(Filter::new(theirs.data, Arc::new(right)));
-    }
-    let joined = match made.unnesting(&join.left, &right)? {
-        Some(unnesting) => unnest::rows(&join.left, &unnesting, &right, outer)?,
-        None => None,
-    };
-    made.joined |= joined.is_some();
-    let rows = match joined {
-        Some(rows) => rows,
-        None => {
-            let (plan, bindings) = closed(right, schema)?;
-            Apply::new(join.left.as_ref().clone(), Kind::Rows { outer }, 0, plan, bindings)?.into_plan()
-        }
-    };
-    match condition {
-        Some(condition) if !outer => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
-        _ => Ok(rows),
-    }
-}
-
-/// A join's conditions with subqueries, where they are a filter as well: above an inner join, and on the right side
-/// alone of a left join.
-fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
-    let Some(filter) = &join.filter else { return Ok(None) };
-    let has_subquery = |expr: &Expr| {
-        let mut found = false;
-        let walked = expr.apply(|expr| {
-            found |= matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
-            Ok(TreeNodeRecursion::Continue)
-        });
-        walked.is_ok() && found
-    };
-    let (moved, kept): (Vec<_>, Vec<_>) = split_conjunction(filter).into_iter().cloned().partition(has_subquery);
-    let (mut left, mut right) = (join.left.as_ref().clone(), join.right.as_ref().clone());
-    match join.join_type {
-        JoinType::Inner => {}
-        JoinType::Left if moved.iter().all(|expr| outer_columns::needs_only(expr, right.schema())) => {
-            right = LogicalPlan::Filter(Filter::new(conjunction(moved.clone()).unwrap_or(lit(true)), Arc::new(right)));
-        }
-        JoinType::Right if moved.iter().all(|expr| outer_columns::needs_only(expr, left.schema())) => {
-            left = LogicalPlan::Filter(Filter::new(conjunction(moved.clone()).unwrap_or(lit(true)), Arc::new(left)));
-        }
-        _ => return Ok(None),
-    }
-    let joined = Join::try_new(
-        Arc::new(left),
-        Arc::new(right),
-        join.on.clone(),
-        conjunction(kept),
-        join.join_type,
-        join.join_constraint,
-        join.null_equality,
-        join.null_aware,
-    )?;
-    let joined = LogicalPlan::Join(joined);
-    Ok(Some(match (join.join_type, conjunction(moved)) {
-        (JoinType::Inner, Some(moved)) => LogicalPlan::Filter(Filter::new(moved, Arc::new(joined))),
-        _ => joined,
-    }))
-}
-
-/// A join whose conditions have subqueries that name columns of one side only: their values become columns of that
-/// side. `None` where one names columns of both, or of neither.
-fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPlan>> {
-    let Some(mut filter) = join.filter.clone() else { return Ok(None) };
-    if !matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full) {
-        return Ok(None);
-    }
-    let names_only = |expr: &Expr, schema: &DFSchema| {
-        let of = |plan: &LogicalPlan| outer_columns::free(plan).iter().all(|(_, column)| schema.has_column(column));
-        match expr {
-            Expr::ScalarSubquery(subquery) | Expr::Exists(Exists { subquery, .. }) => of(&subquery.subquery),
-            Expr::InSubquery(InSubquery { expr, subquery, .. }) => {
-                of(&subquery.subquery) && outer_columns::needs_only(expr, schema)
-            }
-            _ => false,
-        }
-    };
-    let mut sides = Vec::with_capacity(2);
-    for side in [&join.left, &join.right] {
-        let mut below = Below::over(side.as_ref().clone(), made);
-        let replaced = filter.transform_up(|expr| match names_only(&expr, side.schema()) {
-            true => below.replaced(expr),
-            false => Ok(Transformed::no(expr)),
-        })?;
-        filter = replaced.data;
-        sides.push(Arc::new(below.input));
-    }
-    let is_left = |expr: &Expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_)));
-    if filter.exists(is_left)? {
-        return Ok(None);
-    }
-    let [left, right] = <[Arc<LogicalPlan>; 2]>::try_from(sides)
-        .map_err(|_| datafusion::common::internal_datafusion_err!("a join has two sides"))?;
-    let joined = Join::try_new(
-        left,
-        right,
-        join.on.clone(),
-        Some(filter),
-        join.join_type,
-        join.join_constraint,
-        join.null_equality,
-        join.null_aware,
-    )?;
-    let shown = join.schema.columns().into_iter().map(Expr::Column);
-    LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(shown)?.build().map(Some)
 }
 
 /// The field of a value that may be NULL.

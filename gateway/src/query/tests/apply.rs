@@ -99,6 +99,8 @@ async fn unnested_is_what_row_by_row_gives() {
         ("SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n", 0),
         ("SELECT n, CASE WHEN k > 1 THEN (SELECT w FROM @U WHERE u.k = t.k) ELSE 0 END FROM @T ORDER BY n", 0),
         ("SELECT n, (SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC LIMIT 1) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT w + 1 FROM @U WHERE u.k = t.k ORDER BY u.k, w DESC LIMIT 1) FROM @T ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE 7 IN (SELECT w FROM @U WHERE u.k = t.k ORDER BY u.k + w) IS NOT TRUE ORDER BY n", 0),
         ("SELECT n, (SELECT w FROM @U WHERE u.k < t.k ORDER BY w NULLS FIRST OFFSET 1 LIMIT 1) FROM @T ORDER BY n", 0),
         (
             "SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n",
