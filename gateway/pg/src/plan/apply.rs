@@ -417,8 +417,7 @@ fn beneath(node: &LogicalPlan, made: &mut Made) -> Result<LogicalPlan> {
     let mut below = Below::over(node.inputs()[0].clone(), made);
     let exprs = node.expressions().into_iter().map(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| below.replaced(expr))?;
-        Ok(name.restore(rewritten.data))
+        Ok(name.restore(below.rewritten(expr, |_| true)?))
     });
     let exprs = exprs.collect::<Result<Vec<_>>>()?;
     let over = node.with_new_exprs(exprs, vec![below.input])?;

@@ -182,6 +182,14 @@ async fn unnested_is_what_row_by_row_gives() {
             0,
         ),
         ("SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM @T ORDER BY n LIMIT 2", 0),
+        ("SELECT n, (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5) FROM @T ORDER BY n", 0),
+        ("SELECT n, CASE WHEN k <> 1 THEN EXISTS (SELECT 1 FROM @U WHERE u.k = t.k) END FROM @T ORDER BY n", 0),
+        // What may fail, where it may not be asked for.
+        (
+            "SELECT n, CASE WHEN k <> 1 THEN (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5) END FROM @T ORDER BY n",
+            1,
+        ),
+        ("SELECT n, coalesce(k, (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5)) FROM @T ORDER BY n", 1),
         // A few rows of a select list, rows that may be others the second time, one to a row.
         ("SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM @T LIMIT 10", 1),
         (

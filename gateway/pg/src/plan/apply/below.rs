@@ -8,12 +8,16 @@ use super::{
     unnest::{self, Unnesting},
 };
 use datafusion::{
-    common::{DFSchema, Result, tree_node::Transformed},
+    common::{
+        DFSchema, Result,
+        tree_node::{Transformed, TreeNode},
+    },
     functions_aggregate::expr_fn::{bool_or, count},
     logical_expr::{
         Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery,
         expr::{Exists, InSubquery, Placeholder},
         lit,
+        utils::split_conjunction,
     },
     scalar::ScalarValue,
 };
@@ -47,12 +51,27 @@ pub(super) struct Below<'a> {
     /// The input before anything was added.
     base: LogicalPlan,
     known: HashMap<Expr, Expr>,
+    /// Whether the expression at hand may leave its subqueries out for some rows.
+    conditional: bool,
     made: &'a mut Made,
 }
 
 impl<'a> Below<'a> {
     pub(super) fn over(input: LogicalPlan, made: &'a mut Made) -> Self {
-        Self { base: input.clone(), input, known: HashMap::new(), made }
+        Self { base: input.clone(), input, known: HashMap::new(), conditional: false, made }
+    }
+
+    /// An expression above the input, with values for its subqueries that `wanted` names.
+    pub(super) fn rewritten(&mut self, expr: Expr, wanted: impl Fn(&Expr) -> bool) -> Result<Expr> {
+        self.conditional = false;
+        for part in split_conjunction(&expr) {
+            self.conditional |= unnest::is_conditional(part)?;
+        }
+        let rewritten = expr.transform_up(|expr| match wanted(&expr) {
+            true => self.replaced(expr),
+            false => Ok(Transformed::no(expr)),
+        })?;
+        Ok(rewritten.data)
     }
 
     /// A subquery that has become a join; `None` if it is evaluated for each row.
@@ -64,6 +83,9 @@ impl<'a> Below<'a> {
             return Ok(None);
         };
         let subquery = subquery.subquery.as_ref();
+        if self.conditional && unnest::can_fail(subquery)? {
+            return Ok(None);
+        }
         let Some(unnesting) = self.made.unnesting(&self.base, subquery)? else { return Ok(None) };
         let found = match expr {
             Expr::ScalarSubquery(_) => unnest::value(&self.input, &unnesting, subquery)?,
@@ -79,7 +101,7 @@ impl<'a> Below<'a> {
         }))
     }
     /// What stands for a subquery above the input.
-    pub(super) fn replaced(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
+    fn replaced(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
         if let Some(known) = self.known.get(&expr) {
             return Ok(Transformed::yes(known.clone()));
         }

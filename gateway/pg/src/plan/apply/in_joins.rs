@@ -120,11 +120,7 @@ pub(super) fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPla
     let mut sides = Vec::with_capacity(2);
     for side in [&join.left, &join.right] {
         let mut below = Below::over(side.as_ref().clone(), made);
-        let replaced = filter.transform_up(|expr| match names_only(&expr, side.schema()) {
-            true => below.replaced(expr),
-            false => Ok(Transformed::no(expr)),
-        })?;
-        filter = replaced.data;
+        filter = below.rewritten(filter, |expr| names_only(expr, side.schema()))?;
         sides.push(Arc::new(below.input));
     }
     let is_left = |expr: &Expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_)));

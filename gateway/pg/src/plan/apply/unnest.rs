@@ -14,7 +14,7 @@
 //!
 //! After T. Neumann, A. Kemper, "Unnesting Arbitrary Queries", BTW 2015, whose rules for operators are those below.
 //! What stays [`Apply`](super::node::Apply): subqueries without tables, with functions that are volatile, with sides
-//! that name their own left side; a LIMIT where each row reads one range of keys ([`reads_ranges`]); rows outside that
+//! that name their own left side; those that may fail, where a CASE may not come to them ([`can_fail`]); a LIMIT where each row reads one range of keys ([`reads_ranges`]); rows outside that
 //! may be others when they are read twice ([`is_repeatable`]).
 
 mod operators;
@@ -46,6 +46,8 @@ use std::sync::{
 const NODES_MAX: usize = 200;
 /// Aggregates whose value does not depend on the order of their rows, if it is no floating-point number.
 const REPEATABLE: [&str; 7] = ["count", "min", "max", "sum", "avg", "bool_and", "bool_or"];
+/// Aggregates that have a value for all rows.
+const INFALLIBLE: [&str; 5] = ["count", "min", "max", "bool_and", "bool_or"];
 
 /// What stands for the columns outside within a rewritten subquery.
 pub(super) struct Unnesting {
@@ -162,6 +164,77 @@ fn reads_ranges(subquery: &LogicalPlan) -> Result<bool> {
         }
     })?;
     Ok(limited && ranged)
+}
+
+/// Whether an expression may leave a part of itself out for some rows: a subquery there must not fail for these.
+pub(super) fn is_conditional(expr: &Expr) -> Result<bool> {
+    expr.exists(|expr| {
+        Ok(match expr {
+            Expr::Case(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => true,
+            Expr::ScalarFunction(call) => call.func.short_circuits() || call.name() == "coalesce",
+            _ => false,
+        })
+    })
+}
+
+/// Whether an expression in a plan may fail: what is not known to give a value for all rows may.
+pub(super) fn can_fail(plan: &LogicalPlan) -> Result<bool> {
+    let mut fails = false;
+    plan.apply_with_subqueries(|node| {
+        let inputs = node.inputs();
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                fails |= match expr {
+                    Expr::BinaryExpr(BinaryExpr { op, .. }) => !matches!(
+                        op,
+                        Operator::And
+                            | Operator::Or
+                            | Operator::Eq
+                            | Operator::NotEq
+                            | Operator::Lt
+                            | Operator::LtEq
+                            | Operator::Gt
+                            | Operator::GtEq
+                            | Operator::IsDistinctFrom
+                            | Operator::IsNotDistinctFrom
+                    ),
+                    Expr::Cast(cast) => {
+                        let from = inputs.iter().find_map(|input| cast.expr.get_type(input.schema()).ok());
+                        !from.is_some_and(|from| is_widening(&from, cast.field.data_type()))
+                    }
+                    Expr::AggregateFunction(call) => !INFALLIBLE.contains(&call.func.name()),
+                    Expr::Alias(_)
+                    | Expr::Column(_)
+                    | Expr::OuterReferenceColumn(..)
+                    | Expr::Literal(..)
+                    | Expr::Placeholder(_)
+                    | Expr::Not(_)
+                    | Expr::IsNull(_)
+                    | Expr::IsNotNull(_)
+                    | Expr::IsTrue(_)
+                    | Expr::IsFalse(_)
+                    | Expr::IsUnknown(_)
+                    | Expr::IsNotTrue(_)
+                    | Expr::IsNotFalse(_)
+                    | Expr::IsNotUnknown(_)
+                    | Expr::Between(_)
+                    | Expr::InList(_)
+                    | Expr::Exists(_)
+                    | Expr::InSubquery(_) => false,
+                    _ => true,
+                };
+                Ok(if fails { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })?;
+        Ok(if fails { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(fails)
+}
+
+/// Whether a cast keeps every value.
+fn is_widening(from: &DataType, to: &DataType) -> bool {
+    let wider = |from: &DataType, to: &DataType| from.primitive_width() <= to.primitive_width();
+    (from.is_signed_integer() && to.is_signed_integer() && wider(from, to)) || (from.is_string() && to.is_string())
 }
 
 /// Visits the conjuncts of all filters of a plan.
