@@ -2,7 +2,8 @@
 //!
 //! The *domain* is the set of values that the columns outside have ([`domain`]). The subquery is rewritten so that each
 //! of its rows stands beside the values of the domain for which it is a row ([`Unnesting::push`]), and its result is
-//! joined with the rows outside by these values, NULLs being equal ([`same`]; [`value`], [`exists`], [`is_in`], [`rows`]):
+//! joined with the rows outside by these values, NULLs being equal ([`same`]; [`value`], [`exists`], [`is_in`],
+//! [`rows`]):
 //!
 //! ```text
 //! t, EXISTS (SELECT 1 FROM u WHERE u.a < t.a)  →  LeftMark Join: t.a = d.c0, or both NULL
@@ -14,8 +15,9 @@
 //!
 //! After T. Neumann, A. Kemper, "Unnesting Arbitrary Queries", BTW 2015, whose rules for operators are those below.
 //! What stays [`Apply`](super::node::Apply): subqueries without tables, with functions that are volatile, with sides
-//! that name their own left side; those that may fail, where a CASE may not come to them ([`can_fail`]); a LIMIT where each row reads one range of keys ([`reads_ranges`]); rows outside that
-//! may be others when they are read twice ([`is_repeatable`]).
+//! that name their own left side; those that may fail, where a CASE may not come to them ([`can_fail`]); a LIMIT where
+//! each row reads one range of keys ([`reads_ranges`]); rows outside that may be others when they are read twice
+//! ([`is_repeatable`]).
 
 mod operators;
 
