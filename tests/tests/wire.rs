@@ -57,6 +57,7 @@ mod wire {
     pub mod tenant_copy;
     pub mod time_zones;
     pub mod tls;
+    pub mod tpch;
     pub mod wide;
     pub mod zones_of_sessions;
 }

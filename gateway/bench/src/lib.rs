@@ -1,5 +1,5 @@
 //! `keyspan bench`: what is promised of speed, space and memory, measured on this machine. Only the program imports
-//! this crate.
+//! this crate, and a test [`tpch`].
 //!
 //! | command | module | measures |
 //! |---|---|---|
@@ -7,13 +7,14 @@
 //! | `memory` | [`memory`] | the memory of a server that works on many times its memory |
 //! | `point` | [`point`] | short prepared statements through the wire, beside PostgreSQL |
 //! | `queries` | [`queries`] | queries of benchmarks of time series, beside PostgreSQL, DuckDB and plain Parquet |
+//! | `tpch` | [`tpch`] | the statements of TPC-H, beside PostgreSQL, DuckDB and plain Parquet |
 //! | `tenants` | [`tenants`] | drops of tenants, and queries across them |
 //! | `fair` | [`fair`] | what a tenant notices of its neighbours |
 //! | `ycsb` | [`ycsb`] | mixes of reads and writes of a key-value table |
 //! | `wide` | [`wide`] | rows of an open family beside jsonb in PostgreSQL |
 //! | `wire` | [`wire`] | many rows in text and in binary, and connections that wait |
 //!
-//! Those with servers share [`server`], [`postgres`] and [`server_options`]. The modules of `keyspan bench scan`:
+//! Those with servers share [`server`], [`postgres`], [`duckdb`] and [`server_options`]. The modules of `keyspan bench scan`:
 //!
 //! ```text
 //! data      rows made from a seed: the expected content of the table after each change
@@ -27,6 +28,7 @@
 //! Everything lies in a temporary folder, which is removed at the end, also of a run that failed or was stopped.
 
 mod data;
+mod duckdb;
 mod fair;
 mod measure;
 mod memory;
@@ -43,6 +45,7 @@ mod server_options;
 mod signals;
 mod store;
 mod tenants;
+pub mod tpch;
 mod wide;
 mod wire;
 mod ycsb;
@@ -107,6 +110,13 @@ pub enum Bench {
         /// What to measure.
         #[command(flatten)]
         queries: queries::QueriesOptions,
+    },
+    /// Measure the statements of TPC-H beside PostgreSQL, DuckDB and plain Parquet files.
+    #[command(after_help = tpch::TPCH_HELP)]
+    Tpch {
+        /// What to measure.
+        #[command(flatten)]
+        tpch: tpch::TpchOptions,
     },
     /// Measure drops of tenants, queries across them and wide sparse rows beside PostgreSQL.
     #[command(after_help = tenants::TENANTS_HELP)]
@@ -194,6 +204,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Queries { queries } => {
             let run = async |folder: &Path| Box::pin(queries::run(&queries, folder)).await;
             in_folder(queries.server.path.as_ref(), queries.server.json, run).await
+        }
+        Bench::Tpch { tpch } => {
+            let run = async |folder: &Path| Box::pin(tpch::run(&tpch, folder)).await;
+            in_folder(tpch.server.path.as_ref(), tpch.server.json, run).await
         }
         Bench::Tenants { tenants } => {
             let run = async |folder: &Path| Box::pin(tenants::run(&tenants, folder)).await;

@@ -9,6 +9,7 @@ mod set;
 mod sides;
 
 use super::{
+    duckdb::DuckDb,
     measure::median,
     progress::Progress,
     report::{Line, Quantity, Target, table},
@@ -22,7 +23,7 @@ use indicatif::HumanCount;
 use keyspan_gateway::resources::{Memory, Size};
 use serde::Serialize;
 use set::Query;
-use sides::{DATABASE, DuckDb, Side};
+use sides::{DATABASE, Side};
 use std::{
     fmt,
     path::{Path, PathBuf},

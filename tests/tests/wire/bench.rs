@@ -125,6 +125,36 @@ async fn queries_are_measured_and_their_answers_compared() -> Result<()> {
 }
 
 #[tokio::test]
+async fn statements_of_tpch_are_measured_and_their_answers_compared() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command
+        .args(["bench", "tpch", "--scale", "0.01", "--only", "6,22", "--rounds", "1", "--memory", "64MiB", "--json"]);
+    command.args(["--without-postgres", "--python"]).arg(folder.path().join("python"));
+    let output = command.arg("--path").arg(folder.path()).output().await?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["rows"], 86_805);
+    let lines = report["lines"].as_array().context("lines")?;
+    for (what, target) in [
+        ("COPY, own", None),
+        ("COPY, shared", None),
+        ("Q6, own: Parquet", Some(1.3)),
+        ("Q22, shared: Parquet", Some(1.3)),
+        ("geometric mean, own: Parquet", Some(1.0)),
+        ("geometric mean, shared: Parquet", Some(1.0)),
+    ] {
+        let line = lines.iter().find(|line| line["what"] == what).with_context(|| format!("{what} is missing"))?;
+        assert!(line["result"]["value"].as_f64().context("a number")? > 0.0, "{line}");
+        assert_eq!(line["target"]["at_most"].as_f64(), target, "{line}");
+    }
+    assert_eq!(lines.len(), 8);
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
+#[tokio::test]
 async fn many_rows_and_connections_that_wait_are_measured() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = keyspan();

@@ -224,6 +224,7 @@ files! { "tests/slt/postgres":
     char
     comments
     composites
+    correlated
     date_forms
     defaults
     definitions_in_transactions

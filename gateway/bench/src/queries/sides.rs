@@ -5,10 +5,13 @@
 
 use super::set::Query;
 use crate::{
+    duckdb::DuckDb,
     postgres::Postgres,
     server::{Server, connect},
 };
-use anyhow::{Context, Result, bail, ensure};
+#[cfg(not(target_os = "linux"))]
+use anyhow::bail;
+use anyhow::{Context, Result, ensure};
 use arrow::{
     array::{ArrayRef, AsArray, RecordBatch},
     compute::cast,
@@ -22,37 +25,12 @@ use keyspan_gateway::{
     resources::{BATCH_ROWS, Size},
 };
 use rustix::io::Errno;
-use serde::Deserialize;
-use serde_json::json;
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Lines, Write},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Instant,
 };
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
-
-/// The Python program that runs DuckDB: for each query, one per line of input, it prints its seconds and the numbers of
-/// its first row.
-const DUCKDB: &str = "
-import json, sys, time
-import duckdb
-table = duckdb.connect(sys.argv[1])
-print(json.dumps({'version': duckdb.__version__}), flush=True)
-for line in sys.stdin:
-    begun = time.perf_counter()
-    try:
-        rows = table.execute(json.loads(line)).fetchall()
-        seconds = time.perf_counter() - begun
-        try:
-            first = [float(value or 0) for value in rows[0]]
-        except Exception:
-            first = []
-        print(json.dumps({'seconds': seconds, 'first': first}), flush=True)
-    except Exception as error:
-        print(json.dumps({'error': str(error)}), flush=True)
-";
 
 /// A system that is compared.
 pub(super) enum Side {
@@ -205,68 +183,6 @@ async fn over(file: &Path) -> Result<SessionContext> {
 async fn rows(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let plan = context.sql(sql).await?.create_physical_plan().await?;
     Ok(runtime::run(plan, context.task_ctx())?.try_collect().await?)
-}
-
-/// A process of DuckDB that ends with the run.
-pub(super) struct DuckDb {
-    process: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl Drop for DuckDb {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// A line of its output: its version, or the result of a query.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct DuckDbResult {
-    version: String,
-    /// Seconds until the last row was read.
-    pub(super) seconds: f64,
-    first: Vec<f64>,
-    error: Option<String>,
-}
-
-impl DuckDb {
-    /// Starts DuckDB on a file of its own; returns its version, too, or `None` if this Python has no DuckDB.
-    ///
-    /// # Errors
-    /// If its output cannot be parsed.
-    pub(super) fn start(python: &Path, file: &Path) -> Result<Option<(Self, String)>> {
-        let mut command = Command::new(python);
-        command.args(["-c", DUCKDB]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut process) = command.spawn() else { return Ok(None) };
-        let (input, output) = (process.stdin.take().context("a pipe")?, process.stdout.take().context("a pipe")?);
-        let mut started = Self { process, input, output: BufReader::new(output).lines() };
-        let Some(line) = started.output.next().transpose()? else { return Ok(None) };
-        let result: DuckDbResult = serde_json::from_str(&line)?;
-        started.run("SET TimeZone = 'UTC'")?;
-        Ok(Some((started, result.version)))
-    }
-
-    /// Kills the process, which may have ended by itself.
-    fn end(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    /// Runs a statement.
-    ///
-    /// # Errors
-    /// If DuckDB fails.
-    pub(super) fn run(&mut self, sql: &str) -> Result<DuckDbResult> {
-        writeln!(self.input, "{}", json!(sql))?;
-        let line = self.output.next().context("DuckDB ended")??;
-        let result: DuckDbResult = serde_json::from_str(&line)?;
-        match result.error {
-            Some(error) => bail!("DuckDB: {error}"),
-            None => Ok(result),
-        }
-    }
 }
 
 /// Compares two answers, up to the rounding of floating-point sums.

@@ -2,18 +2,18 @@
 //! refuses.
 
 use crate::{
-    pg::plan::apply::Correlated,
+    pg::plan::apply::{Correlated, Joins},
     query::testing::{session, shown},
 };
 use datafusion::{execution::SessionStateBuilder, optimizer::AnalyzerRule, prelude::SessionContext};
 use expect_test::{Expect, expect};
 use std::sync::Arc;
 
-/// A session that evaluates every correlated subquery row by row.
-fn always(context: &SessionContext) -> SessionContext {
+/// A session that makes other joins of correlated subqueries.
+fn with_joins(context: &SessionContext, joins: Joins) -> SessionContext {
     let state = context.state();
     let rules = state.analyzer().rules.iter().map(|rule| match rule.name() {
-        "correlated_subqueries" => Arc::new(Correlated { always: true }) as Arc<dyn AnalyzerRule + Send + Sync>,
+        "correlated_subqueries" => Arc::new(Correlated { joins }) as Arc<dyn AnalyzerRule + Send + Sync>,
         _ => Arc::clone(rule),
     });
     let rules = rules.collect();
@@ -26,7 +26,8 @@ const U: &str = "(VALUES (1, 5), (1, 7), (2, NULL), (4, 9), (NULL, 11)) AS u(k, 
 #[tokio::test]
 async fn row_by_row_gives_what_joins_give() {
     let joined = session(false);
-    let applied = always(&joined);
+    let applied = with_joins(&joined, Joins::None);
+    let unnested = with_joins(&joined, Joins::All);
     for query in [
         "SELECT n, (SELECT max(w) FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
         "SELECT n, (SELECT count(*) FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
@@ -62,6 +63,7 @@ async fn row_by_row_gives_what_joins_give() {
         let (left, right) = (shown(&joined, &query).await, shown(&applied, &query).await);
         assert!(!left.starts_with("0A000") && !left.starts_with("XX000"), "{query}: {left}");
         assert_eq!(left, right, "{query}");
+        assert_eq!(shown(&unnested, &query).await, right, "{query}");
     }
 }
 
@@ -82,6 +84,129 @@ async fn each_condition_is_a_join_if_it_can() {
         let plan = context.sql(&query).await.and_then(|query| query.into_optimized_plan()).unwrap();
         let plan = plan.display_indent().to_string();
         assert_eq!(plan.matches("Apply").count(), applied, "{query}: {plan}");
+    }
+}
+
+/// What becomes a join of general form, and the same evaluated row by row; the number is that of the subqueries that
+/// stay.
+#[tokio::test]
+async fn unnested_is_what_row_by_row_gives() {
+    let context = session(false);
+    let applied = with_joins(&context, Joins::None);
+    let unnested = with_joins(&context, Joins::All);
+    for (query, left) in [
+        ("SELECT n, (SELECT w FROM @U WHERE u.k = t.k AND w > 5) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n", 0),
+        ("SELECT n, CASE WHEN k > 1 THEN (SELECT w FROM @U WHERE u.k = t.k) ELSE 0 END FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC LIMIT 1) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT w + 1 FROM @U WHERE u.k = t.k ORDER BY u.k, w DESC LIMIT 1) FROM @T ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE 7 IN (SELECT w FROM @U WHERE u.k = t.k ORDER BY u.k + w) IS NOT TRUE ORDER BY n", 0),
+        ("SELECT n, (SELECT w FROM @U WHERE u.k < t.k ORDER BY w NULLS FIRST OFFSET 1 LIMIT 1) FROM @T ORDER BY n", 0),
+        (
+            "SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n",
+            0,
+        ),
+        ("SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT count(w) + 1 FROM @U WHERE u.k <= t.k AND w IS DISTINCT FROM t.v) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT sum(w) FROM @U WHERE u.k <= t.k HAVING count(*) > 1) FROM @T ORDER BY n", 0),
+        ("SELECT n, (SELECT max(w) FROM @U WHERE u.k = t.k GROUP BY u.k HAVING max(w) > 5) FROM @T ORDER BY n", 0),
+        (
+            "SELECT n, EXISTS (SELECT 1 FROM @U WHERE u.k = t.k) AS a, NOT EXISTS (SELECT 1 FROM @U WHERE u.k >= t.k LIMIT 1) AS b FROM @T ORDER BY n",
+            0,
+        ),
+        (
+            "SELECT n, EXISTS (SELECT max(w) FROM @U WHERE u.k = t.k) AS a, EXISTS (SELECT 1 FROM @U WHERE u.k = t.k LIMIT 0) AS b FROM @T ORDER BY n",
+            0,
+        ),
+        ("SELECT n, EXISTS (SELECT 1 FROM @U WHERE u.k = t.k OFFSET 1) FROM @T ORDER BY n", 0),
+        ("SELECT n, k IN (SELECT k FROM @U) FROM @T ORDER BY n", 0),
+        (
+            "SELECT n, k NOT IN (SELECT k FROM @U) AS a, k NOT IN (SELECT k FROM @U WHERE k IS NOT NULL) AS b, k IN (SELECT k FROM @U WHERE false) AS c FROM @T ORDER BY n",
+            0,
+        ),
+        ("SELECT n, k IN (SELECT u.k FROM @U WHERE w < t.v) FROM @T ORDER BY n", 0),
+        (
+            "SELECT n, 7 IN (SELECT w FROM @U WHERE u.k = t.k), v NOT IN (SELECT w FROM @U WHERE u.k = t.k) FROM @T ORDER BY n",
+            0,
+        ),
+        ("SELECT n FROM @T WHERE k NOT IN (SELECT u.k FROM @U WHERE w < t.v) ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE (k IN (SELECT k FROM @U)) IS NULL ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE n = 'd' OR k NOT IN (SELECT k FROM @U WHERE k > 1) ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE 5 < ALL (SELECT w FROM @U WHERE u.k = t.k) ORDER BY n", 0),
+        ("SELECT n FROM @T WHERE v > ANY (SELECT w FROM @U WHERE u.k <= t.k) IS NOT FALSE ORDER BY n", 0),
+        ("SELECT count(*), sum((SELECT max(w) FROM @U WHERE u.k = t.k)) FROM @T", 0),
+        (
+            "SELECT (SELECT count(*) FROM @U WHERE u.k < t.k) AS c, count(*) FROM @T GROUP BY (SELECT count(*) FROM @U WHERE u.k < t.k) ORDER BY 1",
+            0,
+        ),
+        ("SELECT n FROM @T ORDER BY (SELECT max(-w) FROM @U WHERE u.k = t.k) NULLS LAST, n", 0),
+        (
+            "SELECT n, (SELECT sum((SELECT count(*) FROM @U WHERE u.k < o.k AND u.k <= t.k)) FROM (VALUES (2), (5)) AS o(k)) FROM @T ORDER BY n",
+            0,
+        ),
+        ("SELECT n, (SELECT t.n || max(u.w)::text FROM @U WHERE u.k = (SELECT t.k)) FROM @T ORDER BY n", 0),
+        (
+            "SELECT n FROM @T WHERE EXISTS (SELECT 1 FROM @U WHERE u.k = t.k AND NOT EXISTS (SELECT 1 FROM (VALUES (1, 7), (2, 0)) AS x(k, w) WHERE x.k = t.k AND x.w > u.w)) ORDER BY n",
+            0,
+        ),
+        (
+            "SELECT t.n, x.w FROM @T LEFT JOIN LATERAL (SELECT w FROM @U WHERE u.k = t.k ORDER BY w LIMIT 1) x ON x.w > 5 ORDER BY n",
+            0,
+        ),
+        (
+            "SELECT t.n, x.w FROM @T, LATERAL (SELECT w FROM @U WHERE u.k <= t.k ORDER BY w DESC NULLS LAST LIMIT 2) x ORDER BY 1, 2",
+            0,
+        ),
+        (
+            "SELECT t.n, x.w, x.c FROM @T, LATERAL (SELECT w, count(*) OVER () AS c FROM @U WHERE u.k <= t.k) x ORDER BY 1, 2, 3",
+            0,
+        ),
+        (
+            "SELECT t.n, x.a, x.b FROM @T, LATERAL (SELECT u.w AS a, y.k AS b FROM @U LEFT JOIN (VALUES (1), (3)) AS y(k) ON y.k = t.k WHERE u.k = t.k) x ORDER BY 1, 2, 3",
+            0,
+        ),
+        (
+            "SELECT t.n, x.a FROM @T LEFT JOIN LATERAL (SELECT DISTINCT u.k + t.k AS a FROM @U WHERE u.k <= t.k UNION ALL SELECT t.v) x ON true ORDER BY 1, 2",
+            0,
+        ),
+        (
+            "SELECT t.n, x.w, y.s FROM @T, LATERAL (SELECT w FROM @U WHERE u.k = t.k) x, LATERAL (SELECT sum(x.w + t.k) AS s FROM @U WHERE u.w > x.w) y ORDER BY 1, 2",
+            0,
+        ),
+        (
+            "SELECT t.n, u.w FROM @T JOIN @U ON (SELECT max(k) FROM (VALUES (1), (2)) AS m(k) WHERE m.k <= t.k) = u.k ORDER BY 1, 2",
+            0,
+        ),
+        (
+            "SELECT t.n, u.w FROM @T LEFT JOIN @U ON u.k = t.k AND (SELECT count(*) FROM (VALUES (5)) AS m(k) WHERE m.k < u.w) > 0 ORDER BY 1, 2",
+            0,
+        ),
+        ("SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM @T ORDER BY n LIMIT 2", 0),
+        ("SELECT n, (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5) FROM @T ORDER BY n", 0),
+        ("SELECT n, CASE WHEN k <> 1 THEN EXISTS (SELECT 1 FROM @U WHERE u.k = t.k) END FROM @T ORDER BY n", 0),
+        // What may fail, where it may not be asked for.
+        (
+            "SELECT n, CASE WHEN k <> 1 THEN (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5) END FROM @T ORDER BY n",
+            1,
+        ),
+        ("SELECT n, coalesce(k, (SELECT 10 / (u.k - 1) FROM @U WHERE u.k = t.k AND w <> 5)) FROM @T ORDER BY n", 1),
+        // A few rows of a select list, rows that may be others the second time, one to a row.
+        ("SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM @T LIMIT 10", 1),
+        (
+            "SELECT n, (SELECT count(*) FROM @U WHERE u.k < t.k) FROM (SELECT * FROM @T ORDER BY n LIMIT 3) AS t ORDER BY n",
+            1,
+        ),
+        ("SELECT count(*) FROM (SELECT (SELECT random() + max(w) FROM @U WHERE u.k < t.k) FROM @T) AS x", 1),
+    ] {
+        let query = query.replace("@U", U).replace("@T", T);
+        let (rows, joins) = (shown(&applied, &query).await, shown(&unnested, &query).await);
+        assert!(!rows.starts_with("0A000") && !rows.starts_with("XX000"), "{query}: {rows}");
+        if !query.contains("random") {
+            assert_eq!(joins, rows, "{query}");
+        }
+        let plan = unnested.sql(&query).await.and_then(|query| query.into_optimized_plan());
+        let plan = plan.unwrap_or_else(|error| panic!("{query}: {error}")).display_indent().to_string();
+        assert_eq!(plan.matches("Apply").count(), left, "{query}: {plan}");
     }
 }
 

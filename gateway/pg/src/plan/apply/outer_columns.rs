@@ -104,7 +104,7 @@ fn replace(plan: LogicalPlan, lefts: &[LogicalPlan], new: New<'_>) -> Result<Log
     let plan = plan
         .map_expressions(|expr| {
             let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| in_expr(expr, &scope, new))?;
+            let expr = expr.transform_up(|expr| in_expr(expr, &scope, new, new))?;
             Ok(expr.update_data(|expr| name.restore(expr)))
         })?
         .data;
@@ -127,10 +127,20 @@ fn replace(plan: LogicalPlan, lefts: &[LogicalPlan], new: New<'_>) -> Result<Log
     plan.recompute_schema()
 }
 
-fn in_expr(expr: Expr, scope: &LogicalPlan, new: New<'_>) -> Result<Transformed<Expr>> {
-    let visible = |column: &Column| if in_scope(scope, column) { None } else { new(column) };
+/// An expression of a node with others for columns outside: `direct` in itself, `nested` in its subqueries.
+pub(crate) fn replaced_within(
+    expr: Expr,
+    scope: &LogicalPlan,
+    direct: New<'_>,
+    nested: New<'_>,
+) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| in_expr(expr, scope, direct, nested))
+}
+
+fn in_expr(expr: Expr, scope: &LogicalPlan, direct: New<'_>, nested: New<'_>) -> Result<Transformed<Expr>> {
+    let visible = |column: &Column| if in_scope(scope, column) { None } else { nested(column) };
     Ok(match expr {
-        Expr::OuterReferenceColumn(field, column) => match new(&column) {
+        Expr::OuterReferenceColumn(field, column) => match direct(&column) {
             Some(found) => Transformed::yes(found),
             None => Transformed::no(Expr::OuterReferenceColumn(field, column)),
         },
