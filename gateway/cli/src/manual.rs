@@ -100,6 +100,7 @@ fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>> {
         clap_mangen::Man::new(command.display_name(&name))
             .title(name.to_uppercase())
             .manual("Keyspan")
+            .source(concat!("keyspan ", env!("CARGO_PKG_VERSION")))
             .render(&mut text)
             .with_context(|| format!("cannot make the page {name}"))?;
         pages.push((format!("{name}.1"), text));
