@@ -89,7 +89,8 @@ def starts(binary, folder, manifest):
     manifest = json.loads(manifest)
     packaging = Path(__file__).parent.parent / "gateway" / "packaging"
     [container] = re.findall(r"^CMD (\[.*\])$", (packaging / "Dockerfile").read_text(), re.M)
-    [unit] = re.findall(r"^ExecStart=/usr/bin/keyspan (.*)$", (packaging / "debian" / "keyspan.service").read_text(), re.M)
+    service = (packaging / "debian" / "keyspan.service").read_text()
+    [unit] = re.findall(r"^ExecStart=/usr/bin/keyspan (.*)$", service, re.M)
     starts = {
         "kubernetes.yaml": manifest["arguments"],
         "Dockerfile": json.loads(container),

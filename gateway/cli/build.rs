@@ -1,8 +1,8 @@
 //! Finds the commit that the program is built from: `KEYSPAN_COMMIT`, for `src/version.rs`.
 //!
-//! In this order: the environment (a container's build has no `.git`), the note of `cargo package` in a crate's archive,
-//! git. Only a release build asks git: a commit would otherwise compile this crate, and link its tests, once more. Where
-//! nothing knows the commit, the program says so.
+//! In this order: the environment (a container's build has no `.git`), the note of `cargo package` in a crate's
+//! archive, git. Only a release build asks git: a commit would otherwise compile this crate, and link its tests, once
+//! more. Where nothing knows the commit, the program says so.
 
 use std::{
     env, fs,
@@ -24,6 +24,7 @@ fn main() {
     let is_release = env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = env::var(VARIABLE)
         .ok()
+        .filter(|commit| !commit.is_empty())
         .or_else(|| of_package(Path::new(PACKAGE_NOTE)))
         .or_else(|| if is_release { of_git() } else { None })
         .filter(|commit| commit.len() >= DIGITS && commit.bytes().all(|byte| byte.is_ascii_hexdigit()))

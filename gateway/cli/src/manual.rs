@@ -96,6 +96,8 @@ fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>> {
             let page = format!("{name}-{}", below.get_name());
             (below, page)
         }));
+        // The manual is the long form: what -h leaves out would have a name and no text.
+        let command = command.mut_args(|arg| arg.hide_short_help(false));
         let mut text = Vec::new();
         clap_mangen::Man::new(command.display_name(&name))
             .title(name.to_uppercase())
@@ -149,5 +151,7 @@ mod tests {
         let page = fs::read_to_string(folder.join("keyspan-serve.1")).unwrap();
         assert!(page.contains("keyspan\\-serve"), "{page}");
         assert!(page.contains("KEYSPAN_MEMORY"), "{page}");
+        // An option that `-h` does not show.
+        assert!(page.contains("Size at which the rows in memory are written"), "{page}");
     }
 }

@@ -11,8 +11,8 @@ function find() {
     return require.resolve(`${name}/bin/keyspan`);
   } catch {
     console.error(
-      `keyspan: the package ${name} is not installed. ` +
-        "Either there is none for this machine, or optional dependencies were left out (npm install --include=optional).",
+      `keyspan: the package ${name} is not installed. Either there is none for this machine, ` +
+        "or optional dependencies were left out (npm install --include=optional).",
     );
     process.exit(1);
   }
