@@ -6,7 +6,8 @@
 //!
 //! [`main`] parses, opens the store and the catalog ([`open`](mod@open)), sets the operator's password ([`password`]),
 //! starts the [`server`](keyspan_gateway::server) and waits for a signal. `keyspan demo` fills the store before that
-//! ([`demo`]); `check`, `backup` and `restore` only work on the store's [`files`]. An error before the server listens
+//! ([`demo`]); `check`, `backup` and `restore` only work on the store's [`files`], `completions` and `man` write the
+//! [`manual`]. An error before the server listens
 //! is one line on standard error and exit code 1. Standard output says `listening on ADDR:PORT`, for programs that
 //! start this one.
 
@@ -15,12 +16,14 @@ pub mod config;
 pub mod demo;
 pub mod files;
 pub mod log;
+pub mod manual;
 pub mod open;
 pub mod options;
 pub mod password;
 pub mod permissions;
 pub mod proto;
 pub mod tenant_files;
+pub mod version;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -51,7 +54,7 @@ const STACK_BYTES: usize = 8 << 20;
 /// Each tenant is a Postgres database, its rows a span of row keys; SQL predicates become key ranges inside the store.
 /// psql, drivers and BI tools connect as to PostgreSQL.
 #[derive(Debug, Parser)]
-#[command(name = "keyspan", version, after_long_help = AFTER_HELP, max_term_width = 120, args_override_self = true)]
+#[command(name = "keyspan", version = version::line(), after_long_help = AFTER_HELP, max_term_width = 120, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -137,6 +140,18 @@ enum Command {
     /// Measure on this machine what is promised of speed and space.
     #[command(subcommand)]
     Bench(Bench),
+    /// Write the completions of a shell to standard output.
+    #[command(after_help = manual::COMPLETIONS_HELP)]
+    Completions {
+        /// The shell.
+        shell: manual::Shell,
+    },
+    /// Write the manual, in the form of man, to standard output or to a folder.
+    #[command(after_help = manual::MAN_HELP)]
+    Man {
+        #[command(flatten)]
+        man: manual::ManOptions,
+    },
 }
 
 /// The program: parses the arguments of the process, runs, gives its exit code.
@@ -210,6 +225,8 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         Command::Backup { backup } => return files::backup(backup).await,
         Command::Restore { restore } => return files::restore(restore).await,
         Command::Proto(command) => return proto::run(command).await,
+        Command::Completions { shell } => return manual::completions(Cli::command(), shell),
+        Command::Man { man } => return manual::write(Cli::command(), &man),
         Command::Bench(bench) => return Box::pin(keyspan_bench::run(bench)).await,
     };
     // Before the store is opened: a wrong address should not cost the replay of a log.
@@ -339,7 +356,6 @@ fn reload(server: &Server, options: &ServeOptions) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use std::{io, path::PathBuf};
     use tracing_subscriber::EnvFilter;
 

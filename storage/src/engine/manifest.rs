@@ -19,6 +19,7 @@ mod json;
 #[cfg(test)]
 mod tests;
 
+pub use envelope::FORMAT_VERSION;
 pub(crate) use envelope::{Kind, open as open_envelope, seal as seal_envelope};
 pub(crate) use files::{CURRENT, MANIFEST_FOLDER, Manifests};
 #[cfg(feature = "testing")]

@@ -22,8 +22,9 @@ use std::path::Path;
 
 /// Bytes before the body.
 const HEADER_BYTES: usize = 40;
-/// The format that this program writes, and the only one that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The format of a store that this program writes, and the only one that it reads. Log files, segments and deletion
+/// vectors have numbers of their own.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
