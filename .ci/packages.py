@@ -96,12 +96,13 @@ def starts(binary, folder, manifest):
         "Dockerfile": json.loads(container),
         "keyspan.service": shlex.split(unit),
     }
+    Path(f"{folder}/keyspan.toml").write_text(run([binary, "config", "--print"]))
     for name, arguments in starts.items():
         store = f"{folder}/store-{name}"
         os.makedirs(store)
         # Free ports, and a store below the folder; everything else as it is.
         arguments = [re.sub(r"^((--(listen|http)=)?[\d.]+):\d+$", r"\1:0", argument) for argument in arguments]
-        arguments = [argument.replace("/var/lib/keyspan", store) for argument in arguments]
+        arguments = [argument.replace("/var/lib/keyspan", store).replace("/etc/keyspan", folder) for argument in arguments]
         assert any(store in argument for argument in arguments), arguments
         if not any("listen" in argument for argument in arguments):
             arguments += ["--listen", "127.0.0.1:0"]
