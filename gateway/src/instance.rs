@@ -12,7 +12,7 @@ use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -51,6 +51,8 @@ pub struct Instance {
     pub activities: Arc<Activities>,
     /// `log_min_duration_statement` of sessions that do not set it, in milliseconds; below 0 no statement is logged.
     pub log_min_duration_millis: AtomicI64,
+    /// What the server was started with, as sessions see it.
+    pub settings: OnceLock<Vec<(&'static str, String)>>,
     /// What the server has done.
     pub statistics: Arc<Statistics>,
     /// What each tenant may take, and what it takes.
@@ -76,6 +78,7 @@ impl Instance {
             rooms: Rooms::default(),
             activities: Arc::default(),
             log_min_duration_millis: AtomicI64::new(-1),
+            settings: OnceLock::new(),
             statistics: Arc::default(),
             shares: Shares::default(),
         }

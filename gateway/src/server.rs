@@ -87,6 +87,8 @@ pub struct ServerOptions {
     pub drain: Duration,
     /// Where metrics are told over HTTP; `None` for nowhere.
     pub http: Option<HttpOptions>,
+    /// The store's folder, which operators see as `data_directory`.
+    pub data_directory: Option<PathBuf>,
 }
 
 impl ServerOptions {
@@ -103,6 +105,7 @@ impl ServerOptions {
             login_timeout: LOGIN_TIMEOUT,
             drain: DRAIN,
             http: None,
+            data_directory: None,
         }
     }
 }
@@ -207,6 +210,14 @@ impl Server {
         };
         operator::give_owners(&options.instance.catalog).await;
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
+        let reserved = options.connections_reserved.min(options.connections_max.saturating_sub(1));
+        let folder = options.data_directory.and_then(|folder| std::path::absolute(folder).ok());
+        // A second server of an instance, which only tests start, leaves them as they are.
+        let _ = options.instance.settings.set(vec![
+            ("data_directory", folder.map_or_else(String::new, |folder| folder.display().to_string())),
+            ("max_connections", options.connections_max.to_string()),
+            ("superuser_reserved_connections", reserved.to_string()),
+        ]);
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,
@@ -220,7 +231,7 @@ impl Server {
             login_timeout: options.login_timeout,
             places: Arc::new(Semaphore::new(options.connections_max)),
             connections_max: options.connections_max,
-            reserved: options.connections_reserved.min(options.connections_max.saturating_sub(1)),
+            reserved,
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             refused: LogLimit::default(),
         });

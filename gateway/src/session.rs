@@ -166,7 +166,7 @@ pub(crate) enum Found {
 impl Session {
     /// A session with default settings.
     pub fn new(instance: Arc<Instance>, identity: Identity, process_id: i32) -> Self {
-        let settings = Settings::new(&identity);
+        let settings = Settings::new(&identity, instance.settings.get().unwrap_or(&Vec::new()));
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, instance.clock.now_micros());
         let activity = instance.activities.list(activity);

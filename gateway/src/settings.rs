@@ -50,6 +50,7 @@ const KNOWN: &[Setting] = &[
         "The client's encoding.",
     ),
     ("client_min_messages", "notice", Takes::Word(LEVELS), None, "Messages of a lower level are not sent."),
+    ("data_directory", "", Takes::Nothing, None, "The store's folder, for operators."),
     ("datestyle", "ISO, MDY", Takes::DateStyle, Some("DateStyle"), "How dates are printed, and in which order read."),
     (
         "default_table_access_method",
@@ -111,6 +112,7 @@ const KNOWN: &[Setting] = &[
     ("lc_numeric", "C", Takes::Text, None, "How to_char prints numbers."),
     ("lc_time", "C", Takes::Text, None, "How to_char prints times."),
     ("lock_timeout", "0", Takes::Millis, None, "How long advisory locks are waited for; 0 is for ever."),
+    ("max_connections", "200", Takes::Nothing, None, "Connections that there may be at a time."),
     ("max_identifier_length", "63", Takes::Nothing, None, "The length of a name in bytes."),
     ("max_index_keys", "32", Takes::Nothing, None, "Columns of a key."),
     (
@@ -142,6 +144,7 @@ const KNOWN: &[Setting] = &[
         "Whether a backslash in a string is itself.",
     ),
     ("statement_timeout", "0", Takes::Millis, None, "The time after which a statement is cancelled."),
+    ("superuser_reserved_connections", "3", Takes::Nothing, None, "Connections that are kept for operators."),
     ("synchronous_commit", "on", Takes::OnlyBool(true), None, "A commit is durable when it is acknowledged."),
     ("timezone", "UTC", Takes::Zone, Some("TimeZone"), "The zone in which times are read and printed."),
     ("transaction_isolation", "read committed", Takes::Nothing, None, "The isolation of the transaction."),
@@ -150,6 +153,9 @@ const KNOWN: &[Setting] = &[
 
 /// Values by name: of those that are [`KNOWN`] all, of others those that were set.
 pub(crate) type Values = BTreeMap<Cow<'static, str>, String>;
+
+/// What the server was started with, by the name of the setting that shows it.
+pub(crate) type ServerSettings = Vec<(&'static str, String)>;
 
 /// A setting by its name.
 enum Found {
@@ -260,13 +266,15 @@ fn style(values: &Values) -> Arc<Style> {
 }
 
 impl Settings {
-    /// The settings of a new session.
-    pub fn new(identity: &Identity) -> Self {
+    /// The settings of a new session; those of the server come by name.
+    pub(crate) fn new(identity: &Identity, server: &ServerSettings) -> Self {
         let mut values: Values =
             KNOWN.iter().map(|(name, value, ..)| (Cow::Borrowed(*name), (*value).to_owned())).collect();
         values.insert("session_authorization".into(), identity.role.clone());
         values.insert("is_superuser".into(), if identity.operator { "on" } else { "off" }.to_owned());
         let operator = identity.operator;
+        let shown = server.iter().filter(|(name, _)| operator || *name != "data_directory");
+        values.extend(shown.map(|(name, value)| (Cow::Borrowed(*name), value.clone())));
         let read = Read::of(&values, operator);
         Self { initial: values.clone(), values, reported: BTreeMap::new(), is_reported: false, operator, read }
     }

@@ -20,6 +20,7 @@ mod wire {
     pub mod date_forms;
     pub mod definitions;
     pub mod described;
+    pub mod documents;
     pub mod dump;
     pub mod erasures;
     pub mod explain_formats;

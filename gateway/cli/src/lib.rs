@@ -247,6 +247,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         http,
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
+        data_directory: Some(options.store.clone()),
         ..ServerOptions::new(opened.instance.clone())
     })
     .await?;

@@ -7,6 +7,7 @@
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
 //! | [`filter_projection`] | wrong columns above a filter, or an internal error | | `order_and_limit.slt` |
 //! | [`grouping_set_order`] | groups whose keys are NULL come unsorted | [24421] | `tests/grouping_sets.rs` |
+//! | [`null_equal_joins`] | NULLs match in keys of `=`, or do not in `IS NOT DISTINCT FROM` beside it | | `postgres/distinct_from.slt` |
 //! | [`single_distinct`] | `sum(a), count(DISTINCT b)` of integers is an internal error | | `aggregates.slt` |
 //!
 //! Mended elsewhere, since the faulty part is ours anyway, or the gateway alone has what is needed:
@@ -26,4 +27,5 @@ pub mod canonical_comparisons;
 pub mod distinct_on;
 pub mod filter_projection;
 pub mod grouping_set_order;
+pub mod null_equal_joins;
 pub mod single_distinct;

@@ -159,8 +159,25 @@ fn session() -> Vec<RowFunction> {
         // Those of others are nowhere to be seen.
         row_function("pg_is_other_temp_schema", 1..=1, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
+        // The log has no positions that others could ask for.
+        row_function("pg_current_wal_lsn", 0..=0, DataType::Utf8View, |_, _| Ok(null_text())).returning("pg_lsn"),
+        row_function("pg_wal_lsn_diff", 2..=2, DataType::Decimal128(20, 0), |values, _| {
+            let position = |at: usize| text_of(&values[at]).map(|text| log_position(&text)).transpose();
+            let difference = position(0)?.zip(position(1)?).map(|(end, start)| i128::from(end) - i128::from(start));
+            Ok(ScalarValue::Decimal128(difference, 20, 0))
+        }),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
     ]
+}
+
+/// A position in a log, `16/B374D848`, in bytes.
+fn log_position(text: &str) -> Result<u64> {
+    let half = |digits: &str| u32::from_str_radix(digits, 16).ok().filter(|_| (1..=8).contains(&digits.len()));
+    let halves = text.split_once('/').and_then(|(high, low)| half(high).zip(half(low)));
+    halves.map(|(high, low)| u64::from(high) << 32 | u64::from(low)).ok_or_else(|| {
+        let message = format!("invalid input syntax for type pg_lsn: \"{text}\"");
+        sql_error(SqlState::INVALID_TEXT_REPRESENTATION, message)
+    })
 }
 
 fn current_setting(values: Values<'_>, statement: &StatementContext) -> Result<ScalarValue> {

@@ -21,7 +21,7 @@ use crate::{
     shares::{Share, work::TableWork},
     statistics::statements::Entry,
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::{
     error::{DataFusionError, Result},
     logical_expr::Volatility,
@@ -70,6 +70,32 @@ pub(super) fn databases(statement: &StatementContext) -> Vec<Row> {
             "session_time" => millis(work.session_micros.get() + running),
             "active_time" => millis(work.active_micros.get()), "sessions" => count(work.sessions.get()),
             "stats_reset" => work.reset_micros().map_or(Cell::Null, Cell::Micros),
+        }
+    };
+    cluster::databases(statement).into_iter().map(one).collect()
+}
+
+/// The row of `pg_stat_archiver`: the log is archived nowhere.
+pub(super) fn archiver(_: &StatementContext) -> Vec<Row> {
+    vec![row! { "archived_count" => 0_i64, "failed_count" => 0_i64 }]
+}
+
+/// The row of `pg_stat_bgwriter`: no checkpoint writes buffers, flushes are in the metrics.
+pub(super) fn background_writer(_: &StatementContext) -> Vec<Row> {
+    vec![row! {
+        "checkpoints_timed" => 0_i64, "checkpoints_req" => 0_i64, "checkpoint_write_time" => Cell::Float(0.0),
+        "checkpoint_sync_time" => Cell::Float(0.0), "buffers_checkpoint" => 0_i64, "buffers_clean" => 0_i64,
+        "maxwritten_clean" => 0_i64, "buffers_backend" => 0_i64, "buffers_backend_fsync" => 0_i64,
+        "buffers_alloc" => 0_i64,
+    }]
+}
+
+/// The rows of `pg_stat_database_conflicts`: of standbys, which there are not.
+pub(super) fn conflicts(statement: &StatementContext) -> Vec<Row> {
+    let one = |(oid, name): (u32, String)| {
+        row! {
+            "datid" => oid, "datname" => name, "confl_tablespace" => 0_i64, "confl_lock" => 0_i64,
+            "confl_snapshot" => 0_i64, "confl_bufferpin" => 0_i64, "confl_deadlock" => 0_i64,
         }
     };
     cluster::databases(statement).into_iter().map(one).collect()
@@ -186,8 +212,9 @@ pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     instance.activities.all().into_iter().filter(seen).filter_map(one).collect()
 }
 
-/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_database_size()`.
-pub(super) fn functions() -> [RowFunction; 4] {
+/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_database_size()`,
+/// `pg_stat_get_last_vacuum_time()` and its kin.
+pub(super) fn functions() -> [RowFunction; 8] {
     [
         row_function("pg_stat_reset", 0..=0, DataType::Utf8View, |_, statement| {
             check_may_reset(statement, "pg_stat_reset")?;
@@ -235,10 +262,23 @@ pub(super) fn functions() -> [RowFunction; 4] {
                 }
             };
             let share = statement.instance.as_ref().zip(found).map(|(of, (oid, _))| of.shares.of(tenant_of(oid)));
-            Ok(ScalarValue::Int64(share.and_then(|share| share.stored()).map(|stored| count(stored.bytes))))
+            // Before the first measurement, which comes within a minute of the start, nothing is known.
+            let stored = share.map(|share| share.stored().map_or(0, |stored| stored.bytes));
+            Ok(ScalarValue::Int64(stored.map(count)))
         })
         .with_volatility(Volatility::Volatile),
+        // Nothing is vacuumed or analysed.
+        never("pg_stat_get_last_vacuum_time"),
+        never("pg_stat_get_last_autovacuum_time"),
+        never("pg_stat_get_last_analyze_time"),
+        never("pg_stat_get_last_autoanalyze_time"),
     ]
+}
+
+/// The moment of what never happens to the relation.
+fn never(name: &'static str) -> RowFunction {
+    let moment = || DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    row_function(name, 1..=1, moment(), move |_, _| Ok(ScalarValue::TimestampMicrosecond(None, Some("UTC".into()))))
 }
 
 /// Statistics are set back by operators, and by the owner of the database.

@@ -283,6 +283,15 @@ impl ScanExec {
     pub fn in_span(&self) -> bool {
         self.view.rows.tenant().is_some()
     }
+
+    /// What conditions have to name for a scan to have a range: the column of the key's first part, which is the tenant
+    /// for who sees several. `None` if it has no name.
+    pub(crate) fn first_part(&self) -> Option<&str> {
+        match self.in_span() {
+            false => Some("tenant"),
+            true => (!self.table.has_hidden_key()).then(|| self.table.key.parts[0].name.as_str()),
+        }
+    }
 }
 
 fn properties(schema: &SchemaRef, (order, merged): (&Order, bool), reversed: bool) -> Result<Arc<PlanProperties>> {

@@ -191,6 +191,9 @@ impl Lines {
         }
         line("Access", format!("{}{coalesced}", about.shape));
         line("Ranges", ranges(read.rows.ranges(), scan.in_span()));
+        if let Some(part) = scan.first_part().filter(|_| residual.is_some() && is_whole(read.rows.ranges())) {
+            line("Whole span", format!("no condition became a range of {part}, the first part of the key"));
+        }
         line("Families", families(&read.columns));
         line("Columns", listed(&about.columns));
         if !about.qualifiers.is_empty() {
@@ -311,11 +314,16 @@ fn joined(filters: &[String]) -> String {
     }
 }
 
+/// Whether they are all keys of the tenant, or of the table.
+fn is_whole(ranges: &[KeyRange]) -> bool {
+    matches!(ranges, [only] if only.start.is_empty() && only.end.is_none())
+}
+
 fn ranges(ranges: &[KeyRange], in_span: bool) -> String {
     let whole = if in_span { "tenant span" } else { "whole table" };
     match ranges {
         [] => return "none".into(),
-        [only] if only.start.is_empty() && only.end.is_none() => return whole.into(),
+        _ if is_whole(ranges) => return whole.into(),
         _ => {}
     }
     let mut text = String::new();

@@ -16,7 +16,8 @@ use crate::{
         },
         types,
         workarounds::{
-            canonical_comparisons::CanonicalComparisons, filter_projection, single_distinct::SingleDistinct,
+            canonical_comparisons::CanonicalComparisons, filter_projection, null_equal_joins,
+            single_distinct::SingleDistinct,
         },
     },
     provider::{NarrowMaps, columnar::MetadataAggregates, loose_scan::LooseScans},
@@ -26,7 +27,10 @@ use datafusion::{
     catalog::MemoryCatalogProviderList,
     common::config::ConfigNonZeroUsize,
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
-    optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule, push_down_filter::PushDownFilter},
+    optimizer::{
+        Analyzer, AnalyzerRule, Optimizer, OptimizerRule, eliminate_cross_join::EliminateCrossJoin,
+        push_down_filter::PushDownFilter,
+    },
     physical_optimizer::{
         PhysicalOptimizerRule, optimizer::PhysicalOptimizer, projection_pushdown::ProjectionPushdown,
     },
@@ -94,6 +98,9 @@ fn make() -> SessionState {
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
+        if rule.name() == EliminateCrossJoin::new().name() {
+            logical.push(Arc::new(null_equal_joins::AsFilter));
+        }
         if rule.name() == PushDownFilter::new().name() {
             logical.push(Arc::new(CanonicalComparisons));
         }
@@ -103,6 +110,7 @@ fn make() -> SessionState {
         }
         logical.push(rule);
     }
+    logical.push(Arc::new(null_equal_joins::ByKeys::default()));
     logical.push(Arc::new(NarrowMaps));
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];

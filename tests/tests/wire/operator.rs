@@ -1,9 +1,8 @@
 //! What the operator sees of the store: that `keyspan.segments`, `tablets`, `compactions` and `memory` tell of the rows
 //! that are there and of the files that hold them, and that nobody else sees them.
 
-use super::harness::{Harness, PASSWORD, connect, error, rows};
+use super::harness::{Harness, PASSWORD, error, rows};
 use anyhow::{Context, Result};
-use std::path::Path;
 use tokio_postgres::Client;
 
 const RELATIONS: [&str; 6] = ["segments", "tablets", "compactions", "memory", "tenants", "drops"];
@@ -115,127 +114,5 @@ async fn nobody_else_sees_them() -> Result<()> {
         let told = error(&max, &format!("DELETE FROM keyspan.{relation}")).await;
         assert!(told.starts_with("42"), "{relation}: {told}");
     }
-    Ok(())
-}
-
-/// The blocks of a document in a language, each with the heading that it stands under.
-fn blocks(document: &str, language: &str) -> Vec<(String, String)> {
-    let (mut found, mut heading, mut block) = (Vec::new(), String::new(), None::<String>);
-    for line in document.lines() {
-        match &mut block {
-            Some(text) if line == "```" => {
-                found.push((heading.clone(), std::mem::take(text)));
-                block = None;
-            }
-            Some(text) => *text += &format!("{line}\n"),
-            None if line == format!("```{language}") => block = Some(String::new()),
-            // Of another language.
-            None if line.starts_with("## ") => line[3..].clone_into(&mut heading),
-            None => {}
-        }
-    }
-    found
-}
-
-fn document(name: &str) -> Result<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
-    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_documents_show_in_sql_runs() -> Result<()> {
-    let (harness, operator) = define().await?;
-    let sql = blocks(&document("sql.md")?, "sql");
-    assert!(sql.len() > 4, "{sql:?}");
-    // The table that the examples speak of, for those before the one that makes it.
-    let table = sql.iter().find(|(_, block)| block.starts_with("CREATE TABLE")).context("the table")?;
-    let table = table.1.split("\n\n").next().context("its definition")?;
-    let tenant = async || connect(&harness.config("a", PASSWORD, "a")).await;
-    for (heading, block) in &sql {
-        // What it shows lies days back; `history` has tests of its own.
-        if block.contains("FOR SYSTEM_TIME") {
-            continue;
-        }
-        // Rows go over the connection, which a client has to take part in: `copy` has tests of its own.
-        if block.contains("FROM STDIN") {
-            continue;
-        }
-        let is_tenants = block.starts_with("-- in database \"altostrat\"");
-        if !is_tenants && ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
-            if block.starts_with("CREATE TABLE readings") {
-                operator.batch_execute("DROP TABLE IF EXISTS readings").await?;
-            }
-            operator.batch_execute(block).await.with_context(|| block.clone())?;
-            continue;
-        }
-        if rows(&operator, "SELECT 1 FROM pg_class WHERE relname = 'readings'").await?.is_empty() {
-            operator.batch_execute(table).await?;
-        }
-        // The tenant of this test has another name.
-        if block.contains(" ben") {
-            operator.batch_execute("GRANT CONNECT ON DATABASE a TO ben").await?;
-        }
-        tenant().await?.batch_execute(block).await.with_context(|| block.clone())?;
-    }
-    let operate = blocks(&document("operate.md")?, "sql");
-    assert!(!operate.is_empty());
-    for (_, block) in &operate {
-        operator.batch_execute(block).await.with_context(|| block.clone())?;
-    }
-    Ok(())
-}
-
-/// Each block of examples.md, and what its last statement gives.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_examples_give_what_stands_below_them() -> Result<()> {
-    let harness = Harness::start().await?;
-    let operator = harness.operator().await?;
-    let text = document("examples.md")?;
-    let mut checked = 0;
-    let mut tenant = None;
-    for part in text.split("```sql\n").skip(1) {
-        let (block, rest) = part.split_once("```").context("the end of a block")?;
-        if block.starts_with("-- in database \"keyspan\"") {
-            operator.batch_execute(block).await.with_context(|| block.to_owned())?;
-            continue;
-        }
-        if tenant.is_none() {
-            let sql =
-                format!("CREATE ROLE transit LOGIN PASSWORD '{PASSWORD}'; ALTER DATABASE transit OWNER TO transit");
-            operator.batch_execute(&sql).await?;
-            tenant = Some(harness.connect("transit", "transit").await?);
-        }
-        let client = tenant.as_ref().context("a tenant")?;
-        let (before, last) = block.trim_end().trim_end_matches(';').rsplit_once(";\n").unwrap_or(("", block));
-        // Each alone, as psql sends them: several in one message are one transaction.
-        for statement in before.split(";\n") {
-            client.batch_execute(statement).await.with_context(|| statement.to_owned())?;
-        }
-        let expected = rest.trim_start().strip_prefix("```text\n").context("what the block gives")?;
-        let expected: Vec<&str> = expected.lines().take_while(|line| *line != "```").collect();
-        let found = rows(client, last).await.with_context(|| last.to_owned())?;
-        assert_eq!(found, expected, "{block}");
-        checked += 1;
-    }
-    assert!(checked >= 9, "{checked} blocks");
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<()> {
-    let mut seen = 0;
-    for name in ["operate.md", "../README.md"] {
-        let text = document(name)?;
-        let shells = ["sh", "console"].map(|language| blocks(&text, language)).concat();
-        for line in shells.iter().flat_map(|(_, block)| block.lines()) {
-            let words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
-            let Some(arguments) = words.strip_prefix(&["keyspan"]) else { continue };
-            // Whatever is wrong before it is told in its place.
-            let output = super::command::keyspan().args(arguments).arg("--help").output().await?;
-            assert!(output.status.success(), "{name}: {line}: {}", String::from_utf8_lossy(&output.stderr));
-            seen += 1;
-        }
-    }
-    assert!(seen > 4, "{seen} command lines");
     Ok(())
 }

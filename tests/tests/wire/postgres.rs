@@ -228,6 +228,7 @@ files! { "tests/slt/postgres":
     date_forms
     defaults
     definitions_in_transactions
+    distinct_from
     documents
     extremes
     filled

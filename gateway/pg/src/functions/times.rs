@@ -26,6 +26,14 @@ const MONTH_DAYS: i64 = 30;
 /// The Arrow type of intervals.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
+/// Of a number of a transaction the age is a number of transactions.
+fn an_age(arguments: &[FieldRef]) -> Result<FieldRef> {
+    match arguments {
+        [one] if *one.data_type() == DataType::UInt32 => nullable(DataType::Int32),
+        _ => nullable(INTERVAL),
+    }
+}
+
 fn an_interval(_: &[FieldRef]) -> Result<FieldRef> {
     nullable(INTERVAL)
 }
@@ -165,7 +173,11 @@ fn spans() -> [RowFunction; 7] {
             let result = span.zip(divisor).and_then(|(span, divisor)| span.times(1.0 / divisor));
             result.ok_or_else(out_of_range)?.value()
         }),
-        strict("age", 1..=2, an_interval, |call| {
+        strict("age", 1..=2, an_age, |call| {
+            // No row keeps the number of a transaction, so none grows old.
+            if let [ScalarValue::UInt32(_)] = call.values {
+                return Ok(ScalarValue::Int32(Some(0)));
+            }
             let input = Input::within(call.options);
             let now = StatementTime::within(call.options)?.transaction_micros;
             let today = input.style.zone.to_local(now).unwrap_or(now).div_euclid(MICROS_PER_DAY) * MICROS_PER_DAY;

@@ -100,6 +100,20 @@ impl Dialect for BoundedDialect {
         }
     }
 
+    // sqlparser reads `a IS DISTINCT FROM b AND c` as `a IS DISTINCT FROM (b AND c)`.
+    fn parse_infix(&self, parser: &mut Parser<'_>, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        let is_distinct = parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]);
+        if !is_distinct && !parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
+            return None;
+        }
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is)).map(Box::new);
+        let left = Box::new(left.clone());
+        Some(right.map(|right| match is_distinct {
+            true => Expr::IsDistinctFrom(left, right),
+            false => Expr::IsNotDistinctFrom(left, right),
+        }))
+    }
+
     fn supports_left_associative_joins_without_parens(&self) -> bool {
         !self.nests_joins.get()
     }
@@ -153,6 +167,8 @@ impl Dialect for BoundedDialect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datafusion::sql::sqlparser::ast::visit_expressions_mut;
+    use std::ops::ControlFlow;
 
     fn steps(sql: &str) -> Result<u64, ParserError> {
         let dialect = BoundedDialect::new(sql.len());
@@ -163,6 +179,29 @@ mod tests {
 
     fn nested(open: &str, inner: &str, close: &str, levels: usize) -> String {
         format!("SELECT {}{inner}{}", open.repeat(levels), close.repeat(levels))
+    }
+
+    #[test]
+    fn what_follows_the_right_side_of_is_distinct_from_is_not_part_of_it() {
+        for (text, read) in [
+            ("a IS DISTINCT FROM b AND c", "(a IS DISTINCT FROM b) AND c"),
+            ("a IS NOT DISTINCT FROM b OR c", "(a IS NOT DISTINCT FROM b) OR c"),
+            ("a = b IS DISTINCT FROM c + d AND e", "((a = b) IS DISTINCT FROM (c + d)) AND e"),
+            ("NOT a IS DISTINCT FROM NULL OR c", "(NOT (a IS DISTINCT FROM NULL)) OR c"),
+            ("a IS DISTINCT FROM b IS TRUE", "(a IS DISTINCT FROM b) IS TRUE"),
+        ] {
+            let without_brackets = |text| {
+                let mut parsed = parse_text(text, |parser| parser.parse_expr()).unwrap();
+                let _ = visit_expressions_mut(&mut parsed, |expr| {
+                    while let Expr::Nested(inner) = expr {
+                        *expr = inner.as_ref().clone();
+                    }
+                    ControlFlow::<()>::Continue(())
+                });
+                parsed
+            };
+            assert_eq!(without_brackets(text), without_brackets(read), "{text}");
+        }
     }
 
     #[test]

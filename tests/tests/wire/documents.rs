@@ -1,0 +1,242 @@
+//! What the documents show: every block runs, against a server of its own, and gives what stands below it.
+
+use super::harness::{Harness, PASSWORD, connect, rows};
+use anyhow::{Context, Result};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+};
+use tokio_postgres::Client;
+
+/// The blocks of a document in a language, each with the heading that it stands under.
+fn blocks(document: &str, language: &str) -> Vec<(String, String)> {
+    let (mut found, mut heading, mut block) = (Vec::new(), String::new(), None::<String>);
+    for line in document.lines() {
+        match &mut block {
+            Some(text) if line == "```" => {
+                found.push((heading.clone(), std::mem::take(text)));
+                block = None;
+            }
+            Some(text) => *text += &format!("{line}\n"),
+            None if line == format!("```{language}") => block = Some(String::new()),
+            // Of another language.
+            None if line.starts_with("## ") => line[3..].clone_into(&mut heading),
+            None => {}
+        }
+    }
+    found
+}
+
+fn document(name: &str) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_reference_shows_in_sql_runs() -> Result<()> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    harness.tenant("a").await?;
+    let sql = blocks(&document("sql.md")?, "sql");
+    assert!(sql.len() > 4, "{sql:?}");
+    // The table that the examples speak of, for those before the one that makes it.
+    let table = sql.iter().find(|(_, block)| block.starts_with("CREATE TABLE")).context("the table")?;
+    let table = table.1.split("\n\n").next().context("its definition")?;
+    let tenant = async || connect(&harness.config("a", PASSWORD, "a")).await;
+    for (heading, block) in &sql {
+        // What it shows lies days back; `history` has tests of its own.
+        if block.contains("FOR SYSTEM_TIME") {
+            continue;
+        }
+        // Rows go over the connection, which a client has to take part in: `copy` has tests of its own.
+        if block.contains("FROM STDIN") {
+            continue;
+        }
+        let is_tenants = block.starts_with("-- in database \"altostrat\"");
+        if !is_tenants && ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
+            if block.starts_with("CREATE TABLE readings") {
+                operator.batch_execute("DROP TABLE IF EXISTS readings").await?;
+            }
+            operator.batch_execute(block).await.with_context(|| block.clone())?;
+            continue;
+        }
+        if rows(&operator, "SELECT 1 FROM pg_class WHERE relname = 'readings'").await?.is_empty() {
+            operator.batch_execute(table).await?;
+        }
+        // The tenant of this test has another name.
+        if block.contains(" ben") {
+            operator.batch_execute("GRANT CONNECT ON DATABASE a TO ben").await?;
+        }
+        tenant().await?.batch_execute(block).await.with_context(|| block.clone())?;
+    }
+    let operate = blocks(&document("operate.md")?, "sql");
+    assert!(!operate.is_empty());
+    for (_, block) in &operate {
+        operator.batch_execute(block).await.with_context(|| block.clone())?;
+    }
+    Ok(())
+}
+
+/// Where a block runs: `-- in database "altostrat", as ana`; without such a line in the last tenant that was named or
+/// made, as its owner.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Place {
+    database: String,
+    role: String,
+}
+
+fn place(block: &str) -> Option<Place> {
+    let line = block.lines().next()?.strip_prefix("-- in database \"")?;
+    let (database, rest) = line.split_once('"')?;
+    let role = rest.strip_prefix(", as ").unwrap_or("keyspan");
+    Some(Place { database: database.to_owned(), role: role.trim().to_owned() })
+}
+
+/// Whether lines are those that are expected; `…` stands for any number of them.
+fn fits(found: &[&str], expected: &[&str]) -> bool {
+    match expected.split_first() {
+        None => found.is_empty(),
+        Some((&"…", rest)) => (0..=found.len()).any(|skipped| fits(&found[skipped..], rest)),
+        Some((line, rest)) => found.first() == Some(line) && fits(&found[1..], rest),
+    }
+}
+
+/// Runs the blocks of a page in their order; gives how many of them say what they give.
+async fn run(page: &str) -> Result<usize> {
+    let harness = Harness::start().await?;
+    let operator = harness.operator().await?;
+    let text = document(page)?;
+    let (mut checked, mut clients) = (0, HashMap::<Place, Client>::new());
+    let mut tenant = None::<Place>;
+    for part in text.split("```sql\n").skip(1) {
+        let (block, rest) = part.split_once("```").context("the end of a block")?;
+        let place = match (place(block), &tenant) {
+            (Some(place), _) => place,
+            (None, Some(tenant)) => tenant.clone(),
+            // The tenant that the page has made, whose owner the test adds.
+            (None, None) => {
+                let made = text.split("CREATE DATABASE ").nth(1).and_then(|rest| rest.split([';', ' ']).next());
+                let name = made.context("a tenant")?.to_owned();
+                let sql = format!("CREATE ROLE {name} LOGIN; ALTER DATABASE {name} OWNER TO {name}");
+                operator.batch_execute(&sql).await?;
+                let place = Place { database: name.clone(), role: name };
+                tenant = Some(place.clone());
+                place
+            }
+        };
+        if place.role != "keyspan" && !clients.contains_key(&place) {
+            operator.batch_execute(&format!("ALTER ROLE {} PASSWORD '{PASSWORD}'", place.role)).await?;
+            clients.insert(place.clone(), harness.connect(&place.role, &place.database).await?);
+        }
+        let client = clients.get(&place).unwrap_or(&operator);
+        let (before, last) = block.trim_end().trim_end_matches(';').rsplit_once(";\n").unwrap_or(("", block));
+        // Each alone, as psql sends them: several in one message are one transaction.
+        for statement in before.split(";\n").filter(|statement| !statement.is_empty()) {
+            client.batch_execute(statement).await.with_context(|| format!("{page}: {statement}"))?;
+        }
+        let found = rows(client, last).await.with_context(|| format!("{page}: {last}"))?;
+        if let Some(expected) = rest.trim_start().strip_prefix("```text\n") {
+            let expected: Vec<&str> = expected.lines().take_while(|line| *line != "```").map(str::trim).collect();
+            let found: Vec<&str> = found.iter().map(|line| line.trim()).collect();
+            assert!(fits(&found, &expected), "{page}: {block}\ngives {found:#?}");
+            checked += 1;
+        }
+    }
+    Ok(checked)
+}
+
+macro_rules! pages {
+    ($($name:ident: $page:literal, $least:literal;)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() -> Result<()> {
+            let checked = run($page).await?;
+            assert!(checked >= $least, "{checked} blocks");
+            Ok(())
+        })*
+    };
+}
+
+pages! {
+    the_quickstart_runs: "quickstart.md", 7;
+    the_examples_give_what_stands_below_them: "examples.md", 9;
+    modelling_gives_what_stands_below_it: "modelling.md", 11;
+    a_thousand_tenants_run: "tenants.md", 6;
+    coming_from_postgres_runs: "from-postgresql.md", 2;
+    coming_from_bigtable_runs: "from-bigtable.md", 7;
+}
+
+/// Each code that the server gives is on the page of codes, and no other.
+#[test]
+fn the_page_of_sqlstates_has_all_of_them() -> Result<()> {
+    let is_code =
+        |word: &&str| word.len() == 5 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    let source = document("../gateway/pg/src/error.rs")?;
+    let given: BTreeSet<&str> =
+        source.lines().filter_map(|line| line.split_once("= \"")?.1.strip_suffix("\";")).filter(is_code).collect();
+    let page = document("errors.md")?;
+    let first_columns = page.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next());
+    let told: BTreeSet<&str> = first_columns.flat_map(|column| column.trim().split(", ")).filter(is_code).collect();
+    assert!(given.len() > 80, "{given:?}");
+    assert_eq!(told, given);
+    Ok(())
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    kept.chars()
+        .filter(|char| char.is_alphanumeric() || "-_ ".contains(*char))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+/// Links within the documents lead to files and headings that there are.
+#[test]
+fn links_lead_somewhere() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut pages: Vec<PathBuf> = vec![root.join("README.md"), root.join("ARCHITECTURE.md"), root.join("CHANGELOG.md")];
+    for entry in std::fs::read_dir(root.join("docs"))? {
+        pages.extend(Some(entry?.path()).filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    let mut seen = 0;
+    for page in &pages {
+        let text = std::fs::read_to_string(page)?.replace('\n', " ");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let folder = page.parent().context("a folder")?;
+            let target = if file.is_empty() { page.clone() } else { folder.join(file) };
+            assert!(target.exists(), "{}: {link}", page.display());
+            if !heading.is_empty() {
+                let text = std::fs::read_to_string(&target)?;
+                let headings =
+                    text.lines().filter(|line| line.starts_with('#')).map(|line| anchor(line.trim_start_matches('#')));
+                assert!(headings.into_iter().any(|there| there == heading), "{}: {link}", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen} links");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<()> {
+    let mut seen = 0;
+    for name in ["operate.md", "quickstart.md", "../README.md"] {
+        let text = document(name)?;
+        let shells = ["sh", "console"].map(|language| blocks(&text, language)).concat();
+        for line in shells.iter().flat_map(|(_, block)| block.lines()) {
+            let words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+            let Some(arguments) = words.strip_prefix(&["keyspan"]) else { continue };
+            // Whatever is wrong before it is told in its place.
+            let output = super::command::keyspan().args(arguments).arg("--help").output().await?;
+            assert!(output.status.success(), "{name}: {line}: {}", String::from_utf8_lossy(&output.stderr));
+            seen += 1;
+        }
+    }
+    assert!(seen > 4, "{seen} command lines");
+    Ok(())
+}
