@@ -16,7 +16,7 @@ mod owner;
 mod remote;
 
 pub(crate) use local::{LocalBlobs, no_space_or};
-pub(crate) use owner::claim;
+pub(crate) use owner::{check_age, check_is_local, claim, note_newest};
 pub(crate) use remote::RemoteBlobs;
 
 use crate::{Error, Result, fs::Fs};

@@ -91,6 +91,9 @@ impl StoreFiles {
     }
 
     pub(super) fn blobs(&self) -> Result<Arc<dyn Blobs>> {
+        if self.segments.is_none() {
+            blobs::check_is_local(self.fs.as_ref(), &self.path)?;
+        }
         blobs::at(self.segments.as_ref(), &self.path, &self.fs)
     }
 

@@ -18,7 +18,7 @@ pub(crate) use files::Files;
 
 use super::{
     Codec, Granularity,
-    blobs::Blobs,
+    blobs::{self, Blobs},
     compact::Outputs,
     coordination::Install,
     deletion_vector::DeletionVector,
@@ -112,6 +112,8 @@ pub(crate) struct MaintenanceOptions {
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) manifests: Manifests,
+    /// The location of segments, if it is not the store's folder: which manifest is in force is noted there.
+    pub(crate) elsewhere: Option<Arc<dyn Blobs>>,
     pub(crate) manifest: Manifest,
     pub(crate) deletion_vectors: BTreeMap<SegmentId, DeletionVector>,
 }
@@ -360,6 +362,11 @@ impl InForce {
         self.manifests.write_deletion_vectors(manifest.version, changed.iter().map(|(id, bytes)| (*id, &bytes[..])))?;
         self.manifests.commit(&manifest)?;
         (self.manifest, self.deletion_vectors) = (manifest, dead);
+        if let Some(elsewhere) = &self.elsewhere
+            && let Err(error) = blobs::note_newest(elsewhere.as_ref(), self.manifest.version)
+        {
+            tracing::warn!(%error, "the version of the manifest was not noted beside the segments");
+        }
         // Old manifests hold keys, so they are removed at once.
         if let Err(error) = self.manifests.clean(&self.manifest, false) {
             tracing::warn!(%error, "old manifests were not removed; the next start does it");

@@ -81,8 +81,11 @@ fn load_manifest(options: &EngineOptions) -> Result<Stored> {
     let injected = options.blobs.clone().or(injected);
     let is_local = segments.is_none() && injected.is_none();
     let blobs = injected.map_or_else(|| blobs::at(segments.as_ref(), path, fs), Ok)?;
-    if !is_local {
-        blobs::claim(blobs.as_ref(), fs.as_ref(), path, options.clock.now_micros())?;
+    if is_local {
+        blobs::check_is_local(fs.as_ref(), path)?;
+    } else {
+        blobs::claim(blobs.as_ref(), fs.as_ref(), (path, segments.as_ref()), options.clock.now_micros())?;
+        blobs::check_age(blobs.as_ref(), path, manifest.version)?;
     }
     let deletion_vectors = read_deletion_vectors(&manifests, &manifest)?;
     Ok(Stored { manifests, manifest, deletion_vectors, blobs, is_local })
@@ -143,10 +146,11 @@ fn start(
         work: Work::default(),
     });
     let (queue, requests) = mpsc::channel(options.queue_requests_max.max(1));
+    let elsewhere = (!is_local).then(|| Arc::clone(&blobs));
     let maintenance = Arc::new(Maintenance::new(
         Arc::clone(&shared),
         (blobs, caches),
-        InForce { manifests, manifest, deletion_vectors },
+        InForce { manifests, elsewhere, manifest, deletion_vectors },
         MaintenanceOptions {
             base_bytes: options.base_bytes.min(budget.base_bytes()),
             group_bytes: budget.row_group_bytes,

@@ -62,6 +62,19 @@ async fn fill(client: &Client, from: i64) -> Result<()> {
     Ok(())
 }
 
+/// Copies a folder with all that is in it.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (entry, to) = (entry?, to);
+        match entry.file_type()?.is_dir() {
+            true => copy_folder(&entry.path(), &to.join(entry.file_name()))?,
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name()))?),
+        }
+    }
+    Ok(())
+}
+
 async fn define(serving: &Serving) -> Result<Client> {
     let client = connect(&serving.config(PASSWORD)).await?;
     client.batch_execute("CREATE TABLE t (a bigint, b bigint, v text, PRIMARY KEY (a, b))").await?;
@@ -185,6 +198,27 @@ async fn segments_are_kept_in_a_bucket() -> Result<()> {
     moved.succeeds("restore", Some(&backup)).await?;
     let serving = moved.serve().await?;
     assert_eq!(summary(&tenant(&serving).await?).await?, first);
+    serving.signal(Signal::TERM).await?;
+
+    // Yesterday's folder beside today's bucket would remove what was flushed since; without the bucket it is not damaged.
+    let yesterday = Place { store: folder.path().join("yesterday"), segments: moved.segments };
+    copy_folder(&moved.store, &yesterday.store)?;
+    let serving = moved.serve().await?;
+    let client = tenant(&serving).await?;
+    fill(&client, STATEMENTS).await?;
+    let second = summary(&client).await?;
+    serving.signal(Signal::TERM).await?;
+    let objects = s3.objects("elsewhere")?;
+    let Err(told) = yesterday.serve().await else { panic!("an older folder beside newer segments") };
+    assert!(told.to_string().contains("is an older copy of the store"), "{told}");
+    assert_eq!(s3.objects("elsewhere")?, objects);
+    let elsewhere = Place { store: moved.store.clone(), segments: None };
+    let Err(told) = elsewhere.serve().await else { panic!("a store without its segments") };
+    assert!(told.to_string().contains("are at s3://segments/elsewhere: say so with --segments"), "{told}");
+    let (code, told) = elsewhere.run("check", None).await?;
+    assert!(code == Some(1) && told.contains("are at s3://segments/elsewhere"), "{told}");
+    let serving = moved.serve().await?;
+    assert_eq!(summary(&tenant(&serving).await?).await?, second);
     serving.signal(Signal::TERM).await?;
 
     // Without its folder it is another store, which takes nothing of the first.

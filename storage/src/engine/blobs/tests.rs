@@ -184,7 +184,8 @@ fn a_place_has_one_store() {
     for store in ["/one", "/another"] {
         fs.create_folder(Path::new(store)).unwrap();
     }
-    let claim = |store: &str, now| claim(&place, &fs, Path::new(store), now).map_err(|error| error.to_string());
+    let claim =
+        |store: &str, now| claim(&place, &fs, (Path::new(store), None), now).map_err(|error| error.to_string());
     assert_eq!(claim("/one", 7), Ok(()));
     assert_eq!(claim("/one", 8), Ok(()), "at every start");
     let refused = "memory: holds the segments of another store than /another";
@@ -198,15 +199,48 @@ fn a_place_has_one_store() {
 }
 
 #[test]
+fn a_store_knows_where_its_segments_are() {
+    let (fs, place) = (SimFs::new(), FaultyBlobs::new(1));
+    let one = Path::new("/one");
+    fs.create_folder(one).unwrap();
+    assert_eq!(check_is_local(&fs, one).map_err(|error| error.to_string()), Ok(()));
+    let refused = |place: &str| Err(format!("the segments of /one are at {place}: say so with --segments"));
+    // As earlier versions have left it.
+    claim(&place, &fs, (one, None), 7).unwrap();
+    assert_eq!(check_is_local(&fs, one).map_err(|error| error.to_string()), refused("another place"));
+    for url in ["s3://bucket/a", "s3://bucket/moved"] {
+        claim(&place, &fs, (one, Some(&Url::parse(url).unwrap())), 8).unwrap();
+        assert_eq!(check_is_local(&fs, one).map_err(|error| error.to_string()), refused(url));
+    }
+}
+
+#[test]
+fn an_older_folder_is_not_opened_beside_newer_segments() {
+    let place = FaultyBlobs::new(1);
+    let check = |manifest| check_age(&place, Path::new("/one"), manifest);
+    check(0).unwrap();
+    note_newest(&place, 7).unwrap();
+    check(7).unwrap();
+    check(8).unwrap();
+    let told = check(6).unwrap_err().to_string();
+    assert!(told.starts_with("/one is an older copy of the store: its manifest has version 6, and memory: has"), "{told}");
+    // What a crash has cut short.
+    let mut writer = place.create("NEWEST").unwrap();
+    writer.write(b"KSSTOR").unwrap();
+    writer.finish().unwrap();
+    check(6).unwrap();
+}
+
+#[test]
 fn a_claim_that_a_crash_cut_short_is_made_at_the_next_start() {
     for calls in 0.. {
         let (fs, place) = (SimFs::new(), FaultyBlobs::new(1));
         fs.create_folder(Path::new("/one")).unwrap();
         fs.stop_after(fs.calls().len() + calls);
-        let done = claim(&place, &fs, Path::new("/one"), 7);
+        let done = claim(&place, &fs, (Path::new("/one"), None), 7);
         for seed in 0..16 {
             let crashed = fs.crashed(seed);
-            claim(&place, &crashed, Path::new("/one"), 8).unwrap();
+            claim(&place, &crashed, (Path::new("/one"), None), 8).unwrap();
             if done.is_err() {
                 place.delete("STORE").unwrap();
             }

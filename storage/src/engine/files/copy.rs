@@ -62,7 +62,8 @@ impl StoreFiles {
         }
         let manifests = Manifests::claim(target.fs.clone(), path.clone())?;
         if target.segments.is_some() {
-            blobs::claim(to.as_ref(), target.fs.as_ref(), path, SystemClock.now_micros())?;
+            let place = (path.as_path(), target.segments.as_ref());
+            blobs::claim(to.as_ref(), target.fs.as_ref(), place, SystemClock.now_micros())?;
         }
         let wal = target.wal();
         target.fs.create_folder(&wal).map_err(|source| no_space_or("create", &wal, source))?;
