@@ -51,6 +51,8 @@ pub struct Instance {
     pub activities: Arc<Activities>,
     /// `log_min_duration_statement` of sessions that do not set it, in milliseconds; below 0 no statement is logged.
     pub log_min_duration_millis: AtomicI64,
+    /// When it was made, in microseconds since 1970.
+    pub started_micros: i64,
     /// What the server was started with, as sessions see it.
     pub settings: OnceLock<Vec<(&'static str, String)>>,
     /// What the server has done.
@@ -78,6 +80,7 @@ impl Instance {
             rooms: Rooms::default(),
             activities: Arc::default(),
             log_min_duration_millis: AtomicI64::new(-1),
+            started_micros: SystemClock.now_micros(),
             settings: OnceLock::new(),
             statistics: Arc::default(),
             shares: Shares::default(),

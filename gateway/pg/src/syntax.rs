@@ -8,6 +8,7 @@
 pub mod balance;
 pub mod build;
 pub mod calls;
+mod cast_calls;
 pub mod column_names;
 mod counted_rows;
 mod counted_sets;

@@ -15,7 +15,7 @@ use crate::{
 };
 use arrow::{
     array::Array,
-    datatypes::{DataType, Field},
+    datatypes::{DataType, Field, TimeUnit},
 };
 use datafusion::{
     error::{DataFusionError, Result},
@@ -159,6 +159,13 @@ fn session() -> Vec<RowFunction> {
         // Those of others are nowhere to be seen.
         row_function("pg_is_other_temp_schema", 1..=1, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
         row_function("pg_is_in_recovery", 0..=0, DataType::Boolean, |_, _| Ok(ScalarValue::Boolean(Some(false)))),
+        row_function("pg_postmaster_start_time", 0..=0, timestamptz(), |_, statement| Ok(started(statement))),
+        row_function("pg_conf_load_time", 0..=0, timestamptz(), |_, statement| Ok(started(statement))),
+        row_function("pg_lsn", 1..=1, DataType::Utf8View, |values, _| {
+            let Some(written) = text_of(&values[0]) else { return Ok(null_text()) };
+            log_position(&written).map(|at| text(format!("{:X}/{:X}", at >> 32, at & u64::from(u32::MAX))))
+        })
+        .returning("pg_lsn"),
         // The log has no positions that others could ask for.
         row_function("pg_current_wal_lsn", 0..=0, DataType::Utf8View, |_, _| Ok(null_text())).returning("pg_lsn"),
         row_function("pg_wal_lsn_diff", 2..=2, DataType::Decimal128(20, 0), |values, _| {
@@ -168,6 +175,16 @@ fn session() -> Vec<RowFunction> {
         }),
         row_function("pg_client_encoding", 0..=0, DataType::Utf8View, |_, _| Ok(text("UTF8"))),
     ]
+}
+
+fn timestamptz() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// When the server was started.
+fn started(statement: &StatementContext) -> ScalarValue {
+    let micros = statement.instance.as_ref().map(|instance| instance.started_micros);
+    ScalarValue::TimestampMicrosecond(micros, Some("UTC".into()))
 }
 
 /// A position in a log, `16/B374D848`, in bytes.

@@ -76,17 +76,22 @@ pub(super) fn databases(statement: &StatementContext) -> Vec<Row> {
 }
 
 /// The row of `pg_stat_archiver`: the log is archived nowhere.
-pub(super) fn archiver(_: &StatementContext) -> Vec<Row> {
-    vec![row! { "archived_count" => 0_i64, "failed_count" => 0_i64 }]
+pub(super) fn archiver(statement: &StatementContext) -> Vec<Row> {
+    vec![row! { "archived_count" => 0_i64, "failed_count" => 0_i64, "stats_reset" => started(statement) }]
+}
+
+/// Since when is counted what nobody sets back.
+fn started(statement: &StatementContext) -> Cell {
+    statement.instance.as_ref().map_or(Cell::Null, |instance| Cell::Micros(instance.started_micros))
 }
 
 /// The row of `pg_stat_bgwriter`: no checkpoint writes buffers, flushes are in the metrics.
-pub(super) fn background_writer(_: &StatementContext) -> Vec<Row> {
+pub(super) fn background_writer(statement: &StatementContext) -> Vec<Row> {
     vec![row! {
         "checkpoints_timed" => 0_i64, "checkpoints_req" => 0_i64, "checkpoint_write_time" => Cell::Float(0.0),
         "checkpoint_sync_time" => Cell::Float(0.0), "buffers_checkpoint" => 0_i64, "buffers_clean" => 0_i64,
         "maxwritten_clean" => 0_i64, "buffers_backend" => 0_i64, "buffers_backend_fsync" => 0_i64,
-        "buffers_alloc" => 0_i64,
+        "buffers_alloc" => 0_i64, "stats_reset" => started(statement),
     }]
 }
 

@@ -137,7 +137,7 @@ async fn run(page: &str) -> Result<usize> {
         let found = rows(client, last).await.with_context(|| format!("{page}: {last}"))?;
         if let Some(expected) = rest.trim_start().strip_prefix("```text\n") {
             let expected: Vec<&str> = expected.lines().take_while(|line| *line != "```").map(str::trim).collect();
-            let found: Vec<&str> = found.iter().map(|line| line.trim()).collect();
+            let found: Vec<&str> = found.iter().map(|line| line.trim().trim_start_matches("->").trim()).collect();
             assert!(fits(&found, &expected), "{page}: {block}\ngives {found:#?}");
             checked += 1;
         }
@@ -229,7 +229,8 @@ async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<(
         let text = document(name)?;
         let shells = ["sh", "console"].map(|language| blocks(&text, language)).concat();
         for line in shells.iter().flat_map(|(_, block)| block.lines()) {
-            let words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+            let ends = |word: &str| word.starts_with('#') || [">", "|"].contains(&word);
+            let words: Vec<&str> = line.split_whitespace().take_while(|word| !ends(word)).collect();
             let Some(arguments) = words.strip_prefix(&["keyspan"]) else { continue };
             // Whatever is wrong before it is told in its place.
             let output = super::command::keyspan().args(arguments).arg("--help").output().await?;

@@ -3,7 +3,7 @@
 
 use super::{
     build::{call, is_quoted, parsed_expr},
-    hypothetical, times,
+    cast_calls, hypothetical, times,
 };
 use crate::{
     error::{Result, SqlError},
@@ -324,7 +324,8 @@ fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result
     ))
 }
 
-fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
+/// The first argument and the second, if all are plain expressions.
+pub(super) fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let expr = |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
     if !list.args.iter().all(expr) {
@@ -372,7 +373,7 @@ fn of_function(function: &Function) -> Result<Option<Expr>> {
     }
     match FUNCTIONS.iter().find(|(written, _)| *written == name) {
         Some((_, rule)) => rule(function),
-        None => Ok(None),
+        None => cast_calls::rewritten(&name, function),
     }
 }
 

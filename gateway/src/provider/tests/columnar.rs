@@ -375,6 +375,7 @@ async fn explain_tells_row_groups() {
                                 ->  KeyspanScan: metrics
                                         Access: full scan
                                         Ranges: tenant span
+                                        Whole span: no condition became a range of host, the first part of the key
                                         Families: m(cpu, mem)
                                         Columns: host, cpu, mem
                                         Pushed: none
@@ -410,21 +411,22 @@ async fn explain_tells_row_groups() {
         sql,
         false,
         expect![[r#"
-        ProjectionExec: expr=[n@0 as n]
-          ->  SortPreservingMergeExec: [host@1 ASC NULLS LAST, at@2 DESC], fetch=5
-                ->  BufferExec: capacity=1048576
-                      ->  LocalLimitExec: fetch=5
-                            ->  ProjectionExec: expr=[n@2 as n, host@0 as host, at@1 as at]
-                                  ->  FilterExec: cpu@3 > 20
-                                        ->  KeyspanScan: metrics
-                                                Access: full scan
-                                                Ranges: tenant span
-                                                Families: m(cpu)
-                                                Columns: host, at, n, cpu
-                                                Pushed: none
-                                                Residual: cpu > 20
-                                                Versions: 1
-                                                Order: key"#]],
+            ProjectionExec: expr=[n@0 as n]
+              ->  SortPreservingMergeExec: [host@1 ASC NULLS LAST, at@2 DESC], fetch=5
+                    ->  BufferExec: capacity=1048576
+                          ->  LocalLimitExec: fetch=5
+                                ->  ProjectionExec: expr=[n@2 as n, host@0 as host, at@1 as at]
+                                      ->  FilterExec: cpu@3 > 20
+                                            ->  KeyspanScan: metrics
+                                                    Access: full scan
+                                                    Ranges: tenant span
+                                                    Whole span: no condition became a range of host, the first part of the key
+                                                    Families: m(cpu)
+                                                    Columns: host, at, n, cpu
+                                                    Pushed: none
+                                                    Residual: cpu > 20
+                                                    Versions: 1
+                                                    Order: key"#]],
     )
     .await;
 }

@@ -184,8 +184,7 @@ fn a_place_has_one_store() {
     for store in ["/one", "/another"] {
         fs.create_folder(Path::new(store)).unwrap();
     }
-    let claim =
-        |store: &str, now| claim(&place, &fs, (Path::new(store), None), now).map_err(|error| error.to_string());
+    let claim = |store: &str, now| claim(&place, &fs, (Path::new(store), None), now).map_err(|error| error.to_string());
     assert_eq!(claim("/one", 7), Ok(()));
     assert_eq!(claim("/one", 8), Ok(()), "at every start");
     let refused = "memory: holds the segments of another store than /another";
@@ -223,7 +222,10 @@ fn an_older_folder_is_not_opened_beside_newer_segments() {
     check(7).unwrap();
     check(8).unwrap();
     let told = check(6).unwrap_err().to_string();
-    assert!(told.starts_with("/one is an older copy of the store: its manifest has version 6, and memory: has"), "{told}");
+    assert!(
+        told.starts_with("/one is an older copy of the store: its manifest has version 6, and memory: has"),
+        "{told}"
+    );
     // What a crash has cut short.
     let mut writer = place.create("NEWEST").unwrap();
     writer.write(b"KSSTOR").unwrap();
