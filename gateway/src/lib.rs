@@ -54,6 +54,7 @@ pub mod activity;
 pub(crate) mod advisory_locks;
 pub mod audit;
 pub mod certificates;
+pub mod heat;
 pub mod notifications;
 pub mod purges;
 pub mod resources;

@@ -32,6 +32,7 @@ const GATEWAY: &[&[&str]] = &[
         "advisory_locks",
         "audit",
         "certificates",
+        "heat",
         "notifications",
         "purges",
         "resources",
