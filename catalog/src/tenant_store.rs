@@ -11,10 +11,12 @@
 mod load;
 #[cfg(test)]
 mod private_tests;
+mod stored_keys;
 #[cfg(test)]
 mod tests;
 
 pub use load::{TenantLoad, existing_row};
+pub use stored_keys::StoredKeys;
 
 use crate::{
     Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,

@@ -11,6 +11,7 @@
 #![allow(dead_code, reason = "filled by what counts")]
 
 pub(crate) mod cells;
+pub(crate) mod counter;
 pub(crate) mod history;
 pub(crate) mod sketch;
 

@@ -157,13 +157,14 @@ impl Sketch {
     /// Counts what was done to ranges of keys as a whole: each range of the sketch that they touch gets the same.
     pub(crate) fn spread(&self, over: &[KeyRange], counts: Counts) {
         let ranges = self.read();
-        let touched: Vec<usize> = (0..ranges.len())
-            .filter(|at| {
-                let to = ranges.get(at + 1).map(|next| next.from.clone());
-                let range = KeyRange { start: ranges[*at].from.clone(), end: to };
-                over.iter().any(|over| !over.is_empty() && !over.intersect(&range).is_empty())
-            })
-            .collect();
+        let mut touched: Vec<usize> = Vec::new();
+        for over in over.iter().filter(|over| !over.is_empty()) {
+            let first = place(&ranges, |from| over.start.as_ref().cmp(from));
+            let end = over.end.as_ref().map_or(ranges.len(), |end| ranges.partition_point(|range| range.from < *end));
+            touched.extend(first..end);
+        }
+        touched.sort_unstable();
+        touched.dedup();
         for (number, at) in touched.iter().enumerate() {
             ranges[*at].add(counts.share(number, number + 1, touched.len()));
         }
