@@ -8,12 +8,11 @@
 //! Keys are those of the store, so that the ranges of a tenant are those within its span. What lies in a range that
 //! several tenants share, because there are more of them than ranges, is shown to none of them.
 
-#![allow(dead_code, reason = "filled by what counts")]
-
 pub(crate) mod cells;
 pub(crate) mod counter;
 pub(crate) mod history;
 pub(crate) mod sketch;
+mod stored;
 
 use crate::lock::Mutex;
 use cells::Cell;
@@ -43,6 +42,8 @@ const HOT_ROWS_MIN: u64 = 64;
 pub struct Heat {
     sketches: RwLock<Sketches>,
     history: Mutex<History>,
+    /// What is in the store; held while it is written.
+    stored: tokio::sync::Mutex<stored::Stored>,
 }
 
 #[derive(Debug, Default)]
@@ -130,11 +131,6 @@ impl Heat {
         let running = cells::fold(before_in_minute.into_iter().chain(running));
         found.extend(running.into_iter().filter(|cell| wanted(now, cell)).map(|cell| (now, cell)));
         found
-    }
-
-    /// What is kept of the past.
-    pub(crate) fn history(&self) -> crate::lock::MutexGuard<'_, History> {
-        self.history.lock()
     }
 }
 

@@ -207,6 +207,7 @@ impl Server {
         };
         operator::give_owners(&options.instance.catalog).await;
         let mock_nonce = scram::mock_nonce(&options.instance.catalog).await;
+        options.instance.heat.load(&options.instance.catalog, options.instance.clock.now_micros()).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,

@@ -27,6 +27,7 @@ mod wire {
     pub mod flood;
     pub mod full_disk;
     pub mod harness;
+    pub mod heat;
     pub mod history;
     pub mod hostile;
     pub mod isolation;

@@ -57,9 +57,14 @@ impl StoredKeys {
     pub fn tenant_of(&self, key: &[u8]) -> Option<(TenantId, KeyRange)> {
         match &self.tenant {
             Some(tenant) => Some((tenant.clone(), KeyRange::prefix(self.span.clone()))),
-            None => tenant_of(key).ok().map(|tenant| (tenant.clone(), KeyRange::prefix(span(&tenant)))),
+            None => tenant_of(key).ok().zip(span_at(key)),
         }
     }
+}
+
+/// The span of the tenant that a key of the store is in; `None` for one that is in none.
+pub fn span_at(stored: &[u8]) -> Option<KeyRange> {
+    tenant_of(stored).ok().map(|tenant| KeyRange::prefix(span(&tenant)))
 }
 
 #[cfg(test)]
@@ -87,6 +92,7 @@ mod tests {
         assert_eq!(operator.without_span(&KeyRange::prefix("x")), Some(KeyRange::prefix("x")));
         assert_eq!(operator.tenant_of(b"bari#k"), Some((TenantId::new("bari").unwrap(), KeyRange::prefix("bari#"))));
         assert_eq!(operator.tenant_of(b"none"), None);
+        assert_eq!((span_at(b"bari#"), span_at(b"bari")), (Some(KeyRange::prefix("bari#")), None));
         assert_eq!(alto.tenant_of(b"bari#k").unwrap().1, KeyRange::prefix("alto#"));
     }
 

@@ -191,7 +191,8 @@ impl Sketch {
     pub(crate) fn split(&self, heat: u64, most: usize) -> usize {
         let mut hot: Vec<(u64, Bytes)> = {
             let ranges = self.read();
-            let hot = ranges.iter().filter(|range| range.heat() > heat);
+            // A range of several tenants is split at their spans only.
+            let hot = ranges.iter().filter(|range| range.tenant.is_some() && range.heat() > heat);
             hot.map(|range| (range.heat(), range.from.clone())).collect()
         };
         if hot.is_empty() || most == 0 {
@@ -214,18 +215,19 @@ impl Sketch {
 
     /// The heat of each pair of neighbours, and whether a merge of them would join tenants.
     pub(crate) fn pairs(&self) -> Vec<(bool, u64, Bytes)> {
-        let pair = |pair: &[Range]| {
-            let heat = pair[0].heat().saturating_add(pair[1].heat());
-            (pair[0].tenant != pair[1].tenant, heat, pair[1].from.clone())
+        let ranges = self.read();
+        let pair = |at: usize| {
+            let (one, other) = (&ranges[at], &ranges[at + 1]);
+            (one.tenant != other.tenant, one.heat().saturating_add(other.heat()), other.from.clone())
         };
-        self.read().windows(2).map(pair).collect()
+        (0..ranges.len() - 1).filter(|at| may_merge(&ranges, *at)).map(pair).collect()
     }
 
     /// Joins the range that begins at this border and the one before it; whether there was one.
     pub(crate) fn merge(&self, border: &[u8]) -> bool {
         let mut ranges = self.write();
         let at = place(&ranges, |from| border.cmp(from));
-        if at == 0 || ranges[at].from != border {
+        if at == 0 || ranges[at].from != border || !may_merge(&ranges, at - 1) {
             return false;
         }
         let upper = ranges.remove(at);
@@ -277,6 +279,15 @@ impl Sketch {
         }
         *ranges = kept;
     }
+}
+
+/// Whether a range and the next may become one: of several tenants only whole spans, so that the borders of what is no
+/// tenant's tell no key.
+fn may_merge(ranges: &[Range], at: usize) -> bool {
+    let (one, other) = (ranges[at].tenant, ranges[at + 1].tenant);
+    let is_first = at == 0 || one.is_none() || ranges[at - 1].tenant != one;
+    let is_last = other.is_none() || ranges.get(at + 2).is_none_or(|next| next.tenant != other);
+    one == other || is_first && is_last
 }
 
 fn cells(table: u32, ranges: &[Range], counts: &[Counts]) -> Vec<Cell> {
@@ -390,6 +401,7 @@ mod tests {
         check(&sketch, expect!["1/7 [b#..b$) 200 0 0 0"]);
         // One key alone cannot be split.
         let one = Sketch::new(1);
+        one.cut(&KeyRange::all(), 7);
         (0..50).for_each(|_| one.count(&keys(&["k"]), reads(1)));
         assert_eq!(one.split(1, 9), 0);
     }

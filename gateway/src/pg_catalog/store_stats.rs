@@ -123,7 +123,7 @@ fn memory_areas(instance: &Instance, inside: Option<&Inspection>) -> Vec<Row> {
 }
 
 /// A key as text: characters that print as they are, a backslash as two, every other byte as `\xNN`.
-fn key_text(key: &[u8]) -> String {
+pub(super) fn key_text(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     // Writing to a String does not fail.
     let escaped = |text: &mut String, bytes: &[u8]| {
