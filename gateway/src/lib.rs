@@ -42,6 +42,7 @@ pub mod view;
 pub mod view_binding;
 
 pub mod auth;
+pub(crate) mod console;
 pub mod lookup;
 pub mod metrics;
 

@@ -25,7 +25,7 @@ const GATEWAY: &[&[&str]] = &[
     &["query"],
     &["provider", "pg_catalog"],
     &["context", "view", "view_binding"],
-    &["lookup", "auth", "metrics"],
+    &["lookup", "auth", "metrics", "console"],
     &["instance", "system_relations", "shield", "write_set"],
     &[
         "activity",

@@ -15,6 +15,7 @@ mod wire {
     pub mod beside_postgres;
     pub mod columns;
     pub mod command;
+    pub mod console;
     pub mod copy;
     pub mod damage;
     pub mod date_forms;

@@ -12,7 +12,7 @@ use super::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot, Tenant, TenantState};
+use keyspan_catalog::{Catalog, Snapshot, Tenant, TenantId, TenantState};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -37,12 +37,14 @@ impl Heat {
             }
         };
         let snapshot = catalog.snapshot();
+        // The purge of what they have erased deletes it.
+        let erased: BTreeSet<TenantId> = snapshot.pending_erasures().into_iter().filter_map(|(id, ..)| id).collect();
         let mut stored = self.stored.lock().await;
         let mut history = self.history.lock();
         for row in rows {
             let Some(period) = period(&row.name) else { continue };
             let tenant = match &row.tenant {
-                Some(id) => match snapshot.tenant(id.as_str()) {
+                Some(id) => match snapshot.tenant(id.as_str()).filter(|_| !erased.contains(id)) {
                     Some(tenant) => Some(tenant.oid),
                     None => continue,
                 },
@@ -112,12 +114,10 @@ impl Heat {
         }
     }
 
-    /// Forgets the keys of a tenant: some of its rows are erased.
-    pub(crate) async fn forget_tenant(&self, oid: u32) {
-        // What is being stored is stored before the purge of the rows.
-        let mut stored = self.stored.lock().await;
+    /// Forgets the keys of a tenant, also in the store: some of its rows are erased.
+    pub(crate) async fn forget_tenant(&self, catalog: &Catalog, oid: u32) {
         self.retain(|_| true, |tenant| tenant != oid);
-        stored.retain(|(tenant, _)| *tenant != Some(oid));
+        self.store(catalog).await;
     }
 }
 

@@ -6,14 +6,13 @@
 use super::{
     columns::{Cell, Row},
     objects::count,
-    store_stats::key_text,
 };
 use crate::{
     context::StatementContext,
     heat::{cells, history::Period},
     pg_catalog::columns::row,
 };
-use keyspan_catalog::{Snapshot, Table, TableId, TenantState};
+use keyspan_catalog::{Snapshot, Table, TableId, TenantState, key::key_text};
 use keyspan_storage::KeyRange;
 use std::{collections::HashMap, sync::Arc};
 

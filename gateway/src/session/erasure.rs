@@ -57,7 +57,7 @@ impl Session {
         }));
         held.committed(committed.await?);
         // Before the purge, which deletes what is stored of it.
-        instance.heat.forget_tenant(oid).await;
+        instance.heat.forget_tenant(&instance.catalog, oid).await;
         instance.purges.wake();
         Ok(())
     }
