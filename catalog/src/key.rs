@@ -22,9 +22,11 @@ mod ordered;
 mod sorted;
 #[cfg(test)]
 pub(crate) mod tests;
+mod text;
 
 pub use columns::KeyColumns;
 pub use sorted::{CheckedKeys, SortedKeys};
+pub use text::key_text;
 
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef, ids, table, tenant::TENANT_DELIMITER};
 use keyspan_storage::{

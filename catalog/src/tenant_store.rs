@@ -8,13 +8,18 @@
 //! has changed: a tenant that is being dropped gets no more rows. It validates the catalog rows of private tables too:
 //! a row that was encoded for an old definition of a table is not written to the table with its new one.
 
+mod heat;
 mod load;
 #[cfg(test)]
 mod private_tests;
+mod stored_keys;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use heat::heat_table;
+pub use heat::{HEAT_TABLE, HeatRow};
 pub use load::{TenantLoad, existing_row};
+pub use stored_keys::{StoredKeys, span_at};
 
 use crate::{
     Error, ErrorKind, Result, Sequence, SequenceState, Snapshot, Table, Tenant, TenantId, TenantState,

@@ -1,9 +1,13 @@
-//! What an operator's tools ask over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever restarts
-//! servers and sends clients to them.
+//! What operators and their tools ask over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever restarts
+//! servers and sends clients to them, `/` for the [console](crate::console).
 //!
-//! `/metrics` names tenants and tables, so that it wants an operator's name and password (Basic), or the bearer token of
-//! a file. The other two tell nothing but whether the server runs and takes statements. There is no encryption: it
-//! listens where the operator says, on the loopback of the machine or behind a proxy.
+//! `/metrics` and what the console asks for name tenants, tables and keys, so that they want an operator's name and
+//! password (Basic), or the bearer token of a file. The others tell nothing but whether the server runs and takes
+//! statements; the console's page is the same for everybody. There is no encryption: it listens where the operator says,
+//! on the loopback of the machine or behind a proxy.
+//!
+//! What the console asks for wants a header of its own ([`CONSOLE`]), which a page of another origin cannot send: a
+//! password that a browser remembers is of no use to it.
 //!
 //! Connections, requests at a time, and the bytes and the time of a request's head are bounded; beyond, the answer is
 //! 503.
@@ -11,6 +15,7 @@
 use crate::{
     audit::Event,
     auth::{scram, throttle::Throttle},
+    console,
     instance::Instance,
     metrics,
 };
@@ -20,7 +25,10 @@ use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{
+        ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+        RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    },
     server::conn::http1,
     service::service_fn,
 };
@@ -44,6 +52,8 @@ use tokio_util::sync::CancellationToken;
 pub const CONNECTIONS_MAX: usize = 64;
 /// Requests for the page of metrics that are answered at a time.
 pub const REQUESTS_MAX: usize = 4;
+/// The header of what the console asks for.
+pub const CONSOLE: &str = "x-keyspan";
 /// How long the head of a request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request.
@@ -139,16 +149,29 @@ impl Http {
     }
 
     async fn answer(&self, request: &Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refused;
+        let path = request.uri().path();
+        if path == "/console/cancel" {
+            return match *request.method() {
+                Method::POST => self.console(request, peer, |query| self.cancel(query, peer)).await,
+                _ => not_allowed("only POST\n", "POST"),
+            };
         }
-        match request.uri().path() {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return not_allowed("only GET and HEAD\n", "GET, HEAD");
+        }
+        match path {
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.ready(),
             "/metrics" => self.metrics(request, peer).await,
-            _ => text(StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz\n"),
+            "/console/state" => {
+                let state = |_: &str| json(&console::state(&self.instance, self.connections_max));
+                self.console(request, peer, state).await
+            }
+            "/console/heat" => self.console(request, peer, |query| self.heat(query)).await,
+            path => match console::file(path) {
+                Some(file) => page(file),
+                None => text(StatusCode::NOT_FOUND, "there are /, /metrics, /healthz and /readyz\n"),
+            },
         }
     }
 
@@ -162,17 +185,8 @@ impl Http {
     }
 
     async fn metrics(&self, request: &Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        let Ok(_place) = self.requests.try_acquire() else {
-            let mut refused = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
-            refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return refused;
-        };
-        if let Err(delay) = self.check(request, peer) {
-            self.instance.statistics.http_refused.add(1);
-            let event = Event::new("http_refused").text("peer", &peer.to_string());
-            self.instance.audit.record(self.instance.clock.now_micros(), event);
-            tokio::time::sleep(delay).await;
-            let mut refused = text(StatusCode::UNAUTHORIZED, "an operator's name and password, or the token\n");
+        let Ok(_place) = self.requests.try_acquire() else { return busy() };
+        if let Err(mut refused) = self.admit(request, peer).await {
             let asked = HeaderValue::from_static("Basic realm=\"keyspan\", charset=\"UTF-8\"");
             refused.headers_mut().insert(WWW_AUTHENTICATE, asked);
             return refused;
@@ -183,6 +197,50 @@ impl Http {
         answer.headers_mut().insert(CONTENT_TYPE, form);
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         answer
+    }
+
+    /// Answers the console, by what stands behind the path. Its page asks for the password itself, so that a refusal
+    /// names no scheme, and no browser asks for it in its own way.
+    async fn console(
+        &self,
+        request: &Request<Incoming>,
+        peer: SocketAddr,
+        answer: impl FnOnce(&str) -> Response<Full<Bytes>>,
+    ) -> Response<Full<Bytes>> {
+        if !request.headers().contains_key(CONSOLE) {
+            return text(StatusCode::FORBIDDEN, "this is for the console's page\n");
+        }
+        let Ok(_place) = self.requests.try_acquire() else { return busy() };
+        match self.admit(request, peer).await {
+            Ok(()) => answer(request.uri().query().unwrap_or_default()),
+            Err(refused) => refused,
+        }
+    }
+
+    fn heat(&self, query: &str) -> Response<Full<Bytes>> {
+        let table = parameter(query, "table").map(str::parse).transpose();
+        match (console::Span::of(parameter(query, "span")), table) {
+            (Some(span), Ok(table)) => json(&console::heat(&self.instance, span, table)),
+            _ => text(StatusCode::BAD_REQUEST, "no such span or table\n"),
+        }
+    }
+
+    fn cancel(&self, query: &str, peer: SocketAddr) -> Response<Full<Bytes>> {
+        let Some(Ok(process_id)) = parameter(query, "pid").map(str::parse) else {
+            return text(StatusCode::BAD_REQUEST, "pid is a number\n");
+        };
+        let done = console::cancel(&self.instance, &peer.to_string(), process_id);
+        json(&serde_json::json!({ "cancelled": done }))
+    }
+
+    /// Refuses who may not ask; counted, slowed down and in the audit log.
+    async fn admit(&self, request: &Request<Incoming>, peer: SocketAddr) -> Result<(), Response<Full<Bytes>>> {
+        let Err(delay) = self.check(request, peer) else { return Ok(()) };
+        self.instance.statistics.http_refused.add(1);
+        let event = Event::new("http_refused").text("peer", &peer.to_string());
+        self.instance.audit.record(self.instance.clock.now_micros(), event);
+        tokio::time::sleep(delay).await;
+        Err(text(StatusCode::UNAUTHORIZED, "an operator's name and password, or the token\n"))
     }
 
     /// Whether a request may see metrics; else for how long its refusal is held back.
@@ -219,6 +277,44 @@ fn text(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     answer
 }
 
+fn busy() -> Response<Full<Bytes>> {
+    let mut refused = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
+    refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    refused
+}
+
+fn not_allowed(told: &'static str, methods: &'static str) -> Response<Full<Bytes>> {
+    let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, told);
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    refused
+}
+
+fn json(value: &serde_json::Value) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(value.to_string()));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// A file of the console's page. It is asked for anew each time: the next version of the program has another.
+fn page(file: &'static console::File) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(file.text));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(console::CONTENT_POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    answer
+}
+
+/// A parameter of a query. Those of the console have no character that would be escaped.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
 /// Tells a connection that there is no place for it, without waiting for it.
 fn refuse(mut stream: TcpStream) {
     /// How long the client may take to take it.
@@ -237,6 +333,13 @@ fn refuse(mut stream: TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_found_by_their_names() {
+        let query = "span=hour&table=7&x";
+        assert_eq!((parameter(query, "span"), parameter(query, "table")), (Some("hour"), Some("7")));
+        assert_eq!((parameter(query, "tab"), parameter(query, "x"), parameter("", "span")), (None, None, None));
+    }
 
     #[test]
     fn a_token_is_the_same_or_not() {

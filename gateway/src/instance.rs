@@ -4,7 +4,7 @@
 //! statements.
 
 use crate::{
-    activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates,
+    activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates, heat::Heat,
     notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers,
     sequences::Sequences, shares::Shares, statistics::Statistics, table_locks::TableLocks,
 };
@@ -59,6 +59,8 @@ pub struct Instance {
     pub statistics: Arc<Statistics>,
     /// What each tenant may take, and what it takes.
     pub shares: Shares,
+    /// Which keys are read and written, and when.
+    pub heat: Arc<Heat>,
 }
 
 impl Instance {
@@ -84,6 +86,7 @@ impl Instance {
             settings: OnceLock::new(),
             statistics: Arc::default(),
             shares: Shares::default(),
+            heat: Arc::default(),
         }
     }
     /// How long a statement may take before it is logged; `None` if none is.

@@ -42,6 +42,7 @@ pub mod view;
 pub mod view_binding;
 
 pub mod auth;
+pub(crate) mod console;
 pub mod lookup;
 pub mod metrics;
 
@@ -54,6 +55,7 @@ pub mod activity;
 pub(crate) mod advisory_locks;
 pub mod audit;
 pub mod certificates;
+pub mod heat;
 pub mod notifications;
 pub mod purges;
 pub mod resources;

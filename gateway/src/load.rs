@@ -328,6 +328,7 @@ impl Load {
             self.past_the_log(session, &rows, last).await?;
             drop(turn);
             session.share().count_written(rows.len() as u64, bytes);
+            self.count_keys(session, &rows, bytes);
             self.count_rows(session, rows.len());
             return Ok(());
         }
@@ -349,6 +350,14 @@ impl Load {
         self.stored += if in_transaction || self.altering { 0 } else { rows.len() as u64 };
         self.count_rows(session, rows.len());
         Ok(())
+    }
+
+    /// Counts the keys of rows that went past the log.
+    fn count_keys(&self, session: &Session, rows: &[NewRow], bytes: u64) {
+        let Some(counter) = session.counter(&self.target.table).filter(|_| !self.altering) else { return };
+        let mut keys: Vec<_> = rows.iter().map(|row| &row.key).collect();
+        keys.sort_unstable();
+        counter.wrote(&keys, bytes);
     }
 
     /// Counts rows as written by a statement; those of a table that is altered were there.

@@ -4,7 +4,7 @@
 //! [`relation`] makes a relation when a statement names it: its columns stand in [`system_relations`], and [`ROWS`]
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
 //! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`tables`]
-//! (families, rules and places of columns), [`store_stats`] (the inside of the store) and [`information`]
+//! (families, rules and places of columns), [`store_stats`] (the inside of the store), [`heat`] (which keys are hot) and [`information`]
 //! (`information_schema`). A relation that PostgreSQL has and that has no rows here is empty. [`extension`] says what
 //! `pg_dump` passes over. [`create`] writes the statements that make relations again. [`functions`] and [`acl`] hold
 //! the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion cannot
@@ -30,6 +30,7 @@ pub mod comments;
 pub mod create;
 mod extension;
 pub mod functions;
+mod heat;
 pub mod information;
 mod information_functions;
 pub mod keywords;
@@ -134,6 +135,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (KEYSPAN, "drops", &[objects::drops]),
     (KEYSPAN, "erasures", &[objects::erasures]),
     (KEYSPAN, "families", &[tables::families]),
+    (KEYSPAN, "heat", &[heat::rows]),
     (KEYSPAN, "memory", &[store_stats::memory]),
     (KEYSPAN, "proto_messages", &[protobuf::messages]),
     (KEYSPAN, "segments", &[store_stats::segments]),

@@ -218,6 +218,7 @@ impl Server {
             ("max_connections", options.connections_max.to_string()),
             ("superuser_reserved_connections", reserved.to_string()),
         ]);
+        options.instance.heat.load(&options.instance.catalog, options.instance.clock.now_micros()).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,

@@ -340,7 +340,8 @@ impl Session {
         let path = Arc::clone(self.settings.search_path());
         let quotas = rows.tenant().and_then(|tenant| Some(snapshot.tenant(tenant.as_str())?.quotas));
         let bytes_max = quotas.unwrap_or_default().scan_bytes_max;
-        let budget = Some(Arc::new(ScanBudget::new(bytes_max, Arc::clone(&self.share))));
+        let budget = ScanBudget::new(bytes_max, Arc::clone(&self.share)).with_heat(Arc::clone(&self.instance.heat));
+        let budget = Some(Arc::new(budget));
         let buffered = self.transaction.buffered();
         let memory = Some(Arc::clone(&self.instance.resources.runtime.memory_pool));
         let input = self.input();

@@ -9,6 +9,7 @@ mod overlay;
 #[cfg(test)]
 mod tests;
 
+use crate::heat::counter::Counter;
 use crate::lookup;
 use crate::pg::{
     datetime::OwnedInput,
@@ -106,14 +107,23 @@ impl View {
         {
             let metrics = Arc::<ScanMetrics>::default();
             let counted = self.read(table, Scan { metrics: Some(Arc::clone(&metrics)), ..scan });
-            let (budget, mut before) = (Arc::clone(budget), 0);
+            let (budget, counter, mut before) = (Arc::clone(budget), self.counter(table), 0);
             let count = move |rows: &Vec<keyspan_storage::Row>| {
-                let bytes = metrics.bytes_seen.load(Ordering::Relaxed);
-                budget.count(rows.len() as u64, bytes.saturating_sub(std::mem::replace(&mut before, bytes)));
+                let seen = metrics.bytes_seen.load(Ordering::Relaxed);
+                let bytes = seen.saturating_sub(std::mem::replace(&mut before, seen));
+                budget.count(rows.len() as u64, bytes);
+                if let Some(counter) = &counter {
+                    counter.read(rows, bytes);
+                }
             };
             return counted.inspect_ok(count).boxed();
         }
         self.read(table, scan)
+    }
+
+    /// Where the keys of a table that are read are counted; `None` for nowhere.
+    pub(crate) fn counter(&self, table: &Table) -> Option<Counter> {
+        self.budget.as_ref()?.heat()?.counter(&self.rows, table, &self.snapshot)
     }
 
     fn read(&self, table: &Table, scan: Scan) -> RowStream {

@@ -15,6 +15,7 @@ mod wire {
     pub mod beside_postgres;
     pub mod columns;
     pub mod command;
+    pub mod console;
     pub mod copy;
     pub mod damage;
     pub mod date_forms;
@@ -28,6 +29,7 @@ mod wire {
     pub mod flood;
     pub mod full_disk;
     pub mod harness;
+    pub mod heat;
     pub mod history;
     pub mod hostile;
     pub mod isolation;

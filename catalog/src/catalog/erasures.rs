@@ -43,7 +43,12 @@ impl Catalog {
         let mut ranges = Vec::new();
         for (tenant, _, erasure) in &pending {
             self.delete_space(tenant.as_ref(), erasure).await?;
-            ranges.extend(ranges_of(tenant.as_ref(), erasure));
+            let of_rows = ranges_of(tenant.as_ref(), erasure);
+            // The heat of a tenant's keys tells keys of its rows.
+            if let Some(tenant) = tenant.as_ref().filter(|_| !of_rows.is_empty()) {
+                ranges.push(self.drop_heat(tenant).await?);
+            }
+            ranges.extend(of_rows);
         }
         if !ranges.is_empty() {
             add(&mut report, self.store().purge(&ranges).await?);

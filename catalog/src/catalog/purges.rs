@@ -10,7 +10,11 @@
 //! purge is complete. A tenant of the same id that was created meanwhile keeps its rows: only deleted rows are purged.
 
 use super::{Catalog, rows};
-use crate::{DropCertificate, Edit, Result, private::private_table, tenant_store::span};
+use crate::{
+    DropCertificate, Edit, Result,
+    private::private_table,
+    tenant_store::{heat_table, span},
+};
 use keyspan_storage::{Clock, KeyRange, PurgeReport};
 use std::sync::Arc;
 
@@ -43,7 +47,7 @@ impl Catalog {
         // A table created since has no rows of these tenants. A table dropped since is removed by the store, which
         // waits for that whichever tables it is given; the catalog's own table is always among them.
         let shared = snapshot.tables.values().map(|table| table.physical.clone());
-        let tables = shared.chain([private_table(), rows::catalog_table()]);
+        let tables = shared.chain([private_table(), heat_table(), rows::catalog_table()]);
         let ranges = tables
             .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));
         // The tenant's definitions too: names, defaults, queries of views.

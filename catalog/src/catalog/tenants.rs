@@ -178,6 +178,7 @@ impl Catalog {
                 other => other?,
             }
         }
+        self.drop_heat(&tenant.id).await?;
         let certificate = DropCertificate {
             oid: tenant.oid,
             tenant: tenant.id.clone(),

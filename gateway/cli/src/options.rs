@@ -63,11 +63,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "DIR")]
     pub audit: Option<PathBuf>,
 
-    /// Where to tell metrics over HTTP: /metrics for Prometheus, /healthz, /readyz. Port 0 takes a free one; the address
-    /// in use is printed as "metrics on http://ADDR:PORT/metrics" [default: nowhere]
+    /// Where to answer over HTTP: / for the console, /metrics for Prometheus, /healthz, /readyz. Port 0 takes a free one;
+    /// the address in use is printed as "metrics on http://ADDR:PORT/metrics" [default: nowhere]
     ///
-    /// /metrics wants an operator's name and password, or the token of --http-token. There is no encryption: listen on
-    /// the loopback, or behind a proxy.
+    /// The console and /metrics want an operator's name and password, or the token of --http-token. There is no
+    /// encryption: listen on the loopback, or behind a proxy.
     #[arg(long, value_name = "ADDR:PORT", env = "KEYSPAN_HTTP")]
     pub http: Option<String>,
 

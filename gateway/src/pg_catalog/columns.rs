@@ -23,6 +23,8 @@ pub enum Cell {
     Bool(bool),
     /// Text.
     Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
     /// A time, in microseconds.
     Micros(i64),
     /// An interval, in seconds.
@@ -98,6 +100,7 @@ fn scalar(cell: Option<&Cell>, field: &Field) -> Result<ScalarValue> {
         None => return empty(field),
         Some(Cell::Null) => return ScalarValue::try_from(data),
         Some(Cell::Int(int)) => ScalarValue::Int64(Some(*int)),
+        Some(Cell::Bytes(bytes)) => ScalarValue::Binary(Some(bytes.clone())),
         Some(Cell::Float(float)) => ScalarValue::Float64(Some(*float)),
         Some(Cell::Bool(is)) => ScalarValue::Boolean(Some(*is)),
         Some(Cell::Text(text)) => ScalarValue::Utf8View(Some(text.clone())),

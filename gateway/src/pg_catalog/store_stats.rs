@@ -11,11 +11,11 @@ use super::{
 };
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, instance::Instance, resources};
+use keyspan_catalog::key::key_text;
 use keyspan_storage::{
     ClockInfo, TableName,
     inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
 };
-use std::fmt::Write;
 
 /// What the store shows of itself; `None` when it shows nothing, or to a tenant.
 fn inspection(statement: &StatementContext) -> Option<Inspection> {
@@ -120,45 +120,4 @@ fn memory_areas(instance: &Instance, inside: Option<&Inspection>) -> Vec<Row> {
     let (temp, limit) = resources.temp_bytes();
     rows.push(of("disk: temporary files", temp, Some(limit)));
     rows
-}
-
-/// A key as text: characters that print as they are, a backslash as two, every other byte as `\xNN`.
-fn key_text(key: &[u8]) -> String {
-    let mut text = String::with_capacity(key.len());
-    // Writing to a String does not fail.
-    let escaped = |text: &mut String, bytes: &[u8]| {
-        for byte in bytes {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    };
-    for chunk in key.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                printed if !printed.is_control() => text.push(printed),
-                other => escaped(&mut text, other.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
-        escaped(&mut text, chunk.invalid());
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::{Expect, expect};
-
-    fn check(key: &[u8], expected: Expect) {
-        expected.assert_eq(&key_text(key));
-    }
-
-    #[test]
-    fn keys_are_shown_without_loss() {
-        check(b"alto#phone#New$`York", expect!["alto#phone#New$`York"]);
-        check("café\\".as_bytes(), expect!["café\\\\"]);
-        check(b"alto#\x00\xff\n", expect!["alto#\\x00\\xff\\x0a"]);
-        check("\u{85}".as_bytes(), expect!["\\xc2\\x85"]);
-        check(b"", expect![""]);
-    }
 }

@@ -13,7 +13,7 @@ use super::{
     node,
     pushdown::Shape,
 };
-use crate::{pg::error::SqlError, shares::work::TableWork, view::View};
+use crate::{heat::counter::Counter, pg::error::SqlError, shares::work::TableWork, view::View};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{Result, tree_node::TreeNodeRecursion},
@@ -431,6 +431,8 @@ struct BatchReader {
     /// Where its rows are counted, and whether as those of a scan of all.
     work: Option<Arc<TableWork>>,
     whole: bool,
+    /// Where its keys are counted.
+    counter: Option<Counter>,
     /// The rows of the current request to the store.
     incoming: Option<RowStream>,
     /// The limit of that request, and the rows received for it.
@@ -460,6 +462,7 @@ impl BatchReader {
             batch_rows: BATCH_ROWS_MAX,
             work: view.budget.as_ref().map(|budget| budget.table(table.id.0)),
             whole: Shape::of(&read.rows) == Shape::FullScan,
+            counter: view.counter(table),
             read,
             layout,
             store_metrics: Arc::default(),
@@ -507,10 +510,16 @@ impl BatchReader {
             if let Some(budget) = &self.view.budget {
                 let seen = self.store_metrics.bytes_seen.load(Ordering::Relaxed);
                 let bytes = seen.saturating_sub(self.bytes_charged);
-                // Those of a scan of row groups are counted where all of its rows are.
-                let rows = if self.rest.is_some() { 0 } else { rows.len() as u64 };
-                budget.charge(rows, bytes, self.hint.as_deref())?;
                 self.bytes_charged = seen;
+                // Those of a scan of row groups are counted where all of its rows are.
+                let is_rest = self.rest.is_some();
+                match &self.counter {
+                    Some(counter) if is_rest => counter.read_bytes(&rows, bytes),
+                    Some(counter) => counter.read(&rows, bytes),
+                    None => {}
+                }
+                let rows = if is_rest { 0 } else { rows.len() as u64 };
+                budget.charge(rows, bytes, self.hint.as_deref())?;
                 if let Some(work) = &self.work {
                     work.read(self.whole, rows);
                 }

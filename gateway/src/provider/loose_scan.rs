@@ -345,7 +345,11 @@ impl Walk<'_> {
             }
         }
         if let Some(budget) = &view.budget {
-            budget.charge(0, store_metrics.bytes_seen.load(Ordering::Relaxed).saturating_sub(before), None)?;
+            let bytes = store_metrics.bytes_seen.load(Ordering::Relaxed).saturating_sub(before);
+            if let Some(counter) = view.counter(table) {
+                counter.read(&found, bytes);
+            }
+            budget.charge(0, bytes, None)?;
         }
         let exhausted = exhausted && (found.len() as u64) < rows_max;
         Ok((found, exhausted))

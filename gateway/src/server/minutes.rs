@@ -1,6 +1,6 @@
-//! Ends the minutes of `keyspan.usage`, in the background.
+//! Ends the minutes of `keyspan.usage` and of `keyspan.heat`, in the background.
 
-use crate::instance::Instance;
+use crate::{heat::history::Period, instance::Instance};
 use keyspan_catalog::{Snapshot, TenantState};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -11,10 +11,18 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Looks until `stop`, and forgets the shares and statistics of what was dropped.
 pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
     let mut version = None;
+    let mut minute = Period::minute_of(instance.clock.now_micros());
     while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
         let now_micros = instance.clock.now_micros();
         for share in instance.shares.all() {
             share.minutes.lock().roll(share.counters.amounts(), now_micros);
+        }
+        instance.heat.adapt();
+        let now = Period::minute_of(now_micros);
+        if now != minute {
+            instance.heat.end_minute(minute, now_micros);
+            instance.heat.store(&instance.catalog).await;
+            minute = now;
         }
         let snapshot = instance.catalog.snapshot();
         instance.shares.retain(&snapshot);
@@ -22,6 +30,9 @@ pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
             forget_what_is_gone(&instance, &snapshot);
         }
     }
+    // The next start goes on with the minute.
+    instance.heat.end_minute(minute, instance.clock.now_micros());
+    instance.heat.store(&instance.catalog).await;
 }
 
 /// Forgets statistics of databases and tables that were dropped.
@@ -34,4 +45,5 @@ fn forget_what_is_gone(instance: &Instance, snapshot: &Snapshot) {
     for share in instance.shares.all() {
         share.work.retain(|id| tables.contains(&id));
     }
+    instance.heat.retain(|id| tables.contains(&id), |oid| databases.contains(&oid));
 }

@@ -2,10 +2,14 @@
 
 use super::{Prepared, Session};
 use crate::{
+    heat::counter::Counter,
     lock::Mutex,
     sql::normal::{self, Normal},
     statistics::statements::Entry,
+    write_set::written_bytes,
 };
+use keyspan_catalog::Table;
+use keyspan_storage::{Mutation, RowKey};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -41,6 +45,21 @@ impl Session {
             *entry = Some(texts.entry(self.identity.rows.oid(), &self.identity.role, normal));
         }
         entry.clone()
+    }
+
+    /// Where keys of a table that are written are counted.
+    pub(crate) fn counter(&self, table: &Table) -> Option<Counter> {
+        let snapshot = self.instance.catalog.snapshot();
+        self.instance.heat.counter(&self.identity.rows, table, &snapshot)
+    }
+
+    /// Counts the keys of a table that are about to be written, in order. As in the statistics of PostgreSQL, those of
+    /// a commit that fails count too.
+    pub(super) fn count_keys<'a>(&self, table: &Table, rows: impl Iterator<Item = (&'a RowKey, &'a [Mutation])>) {
+        let Some(counter) = self.counter(table) else { return };
+        let rows: Vec<_> = rows.collect();
+        let (bytes, _) = written_bytes(rows.iter().copied());
+        counter.wrote(&rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), bytes);
     }
 
     /// How long a statement may take before it is logged; `None` if none is.

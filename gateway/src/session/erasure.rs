@@ -56,6 +56,8 @@ impl Session {
             editing.commit(rows, &edit, writes).await
         }));
         held.committed(committed.await?);
+        // Before the purge, which deletes what is stored of it.
+        instance.heat.forget_tenant(&instance.catalog, oid).await;
         instance.purges.wake();
         Ok(())
     }

@@ -385,6 +385,11 @@ impl Session {
                 return Err(error);
             }
         };
+        for (id, rows) in open.buffered.iter() {
+            if let Some(table) = open.tables.get(id) {
+                self.count_keys(table, rows.iter().map(|(key, row)| (key, row.mutations.as_slice())));
+            }
+        }
         let instance = self.instance.clone();
         let written = open.tables.values().filter(|table| table.is_private()).map(|table| table.id);
         let read: Vec<_> = open.definitions.tables_read().collect();
@@ -483,6 +488,9 @@ impl Session {
             let instance = self.instance.clone();
             let (bytes, added) = written.written_bytes();
             let turn = self.commit_turn(bytes, added).await?;
+            for (table, rows) in written.rows.values() {
+                self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+            }
             let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
             locked.committed(shielded(self.identity.rows.commit(pin, writes)).await?);

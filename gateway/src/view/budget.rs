@@ -6,6 +6,7 @@
 //! reads the first ([`check`](ScanBudget::check)).
 
 use crate::{
+    heat::Heat,
     pg::error::{SqlError, SqlState},
     resources::Size,
     shares::{Share, work::TableWork},
@@ -22,12 +23,24 @@ pub struct ScanBudget {
     bytes_max: Option<u64>,
     bytes: AtomicU64,
     share: Arc<Share>,
+    /// Where keys are counted; `None` for nowhere.
+    heat: Option<Arc<Heat>>,
 }
 
 impl ScanBudget {
     /// A budget of `bytes_max`, all of it left, of a tenant's statement.
     pub fn new(bytes_max: Option<u64>, share: Arc<Share>) -> Self {
-        Self { bytes_max, bytes: AtomicU64::new(0), share }
+        Self { bytes_max, bytes: AtomicU64::new(0), share, heat: None }
+    }
+
+    /// The same, which counts keys too.
+    pub(crate) fn with_heat(self, heat: Arc<Heat>) -> Self {
+        Self { heat: Some(heat), ..self }
+    }
+
+    /// Where keys are counted.
+    pub(crate) fn heat(&self) -> Option<&Arc<Heat>> {
+        self.heat.as_ref()
     }
 
     /// Whether there is a bound.

@@ -96,7 +96,7 @@ async fn operators_and_the_token_may_ask() -> Result<()> {
     assert_eq!(ask(address, "GET", "/readyz", None).await?, (200, "ok\n".to_owned()));
     assert_eq!(ask(address, "HEAD", "/healthz", None).await?, (200, String::new()));
     assert_eq!(ask(address, "POST", "/metrics", None).await?.0, 405);
-    assert_eq!(ask(address, "GET", "/", None).await?.0, 404);
+    assert_eq!(ask(address, "GET", "/other", None).await?.0, 404);
     // A head without an end.
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"GET /healthz HTTP/1.1\r\n").await?;

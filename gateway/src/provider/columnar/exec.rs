@@ -266,8 +266,16 @@ impl ColumnarExec {
         if let Some((work, all)) = work.as_ref().filter(|_| partition == 0) {
             work.scan(*all);
         }
+        let (view, table) = self.scan.view_and_table();
+        // Rows do not tell their keys here, and files are read ahead of them: the bytes are those that were planned.
+        let bytes = if partition == 0 { self.stats.bytes } else { 0 };
+        let counter = view.counter(table);
+        let mut reading = counter.map(|counter| counter.reading_within(&self.scan.read().rows, bytes));
         let rows = rows.inspect_ok(move |batch| {
             budget.count_rows(batch.num_rows());
+            if let Some(reading) = &mut reading {
+                reading.add(batch.num_rows());
+            }
             if let Some((work, all)) = &work {
                 work.read(*all, batch.num_rows() as u64);
             }
