@@ -14,8 +14,8 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence, SqlView, Table,
-    TableId, TenantId, erasure,
+    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence, SqlView,
+    Table, TableId, TenantId, erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,

@@ -420,13 +420,7 @@ impl DefaultRights {
     ///
     /// # Errors
     /// Those of [`changed`].
-    pub fn change(
-        &mut self,
-        role: u32,
-        kind: ObjectKind,
-        in_schema: Option<u32>,
-        change: &ListChange,
-    ) -> Result<()> {
+    pub fn change(&mut self, role: u32, kind: ObjectKind, in_schema: Option<u32>, change: &ListChange) -> Result<()> {
         let first = if in_schema.is_some() { Vec::new() } else { kind.default_items(role) };
         let old = self.list(kind, in_schema).map_or_else(|| first.clone(), |list| list.items.clone());
         let items = changed(old, role, change)?;

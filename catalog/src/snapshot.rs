@@ -484,6 +484,11 @@ impl Snapshot {
         self.private_of(tenant)?.table_within(schema, name)
     }
 
+    /// The sequence of this name in a schema of the database of a tenant.
+    pub fn sequence_within(&self, tenant: Option<&TenantId>, schema: u32, name: &str) -> Option<&Arc<crate::Sequence>> {
+        self.private_of(tenant)?.sequence_within(schema, name)
+    }
+
     /// The table or view of this name in a schema of the database of a tenant.
     pub fn relation_within(&self, tenant: Option<&TenantId>, schema: u32, name: &str) -> Option<Relation<'_>> {
         let table = self.table_within(tenant, schema, name).map(Relation::Table);

@@ -129,9 +129,17 @@ pub fn rights_of(own: &Private, numbers: &Numbers) -> PrivateEdit {
     let rights = own.rights.iter().filter_map(|(of, rights)| Some((oid(*of)?, rights.as_ref().clone())));
     let defaults = own.defaults.iter().map(|(role, defaults)| {
         let mut defaults = defaults.as_ref().clone();
-        defaults.lists.iter_mut().for_each(|list| list.in_schema = list.in_schema.and_then(oid));
+        // A list of a schema that the copy does not have would give rights in all schemas without it.
+        defaults.lists.retain_mut(|list| match list.in_schema {
+            None => true,
+            Some(schema) => {
+                list.in_schema = oid(schema);
+                list.in_schema.is_some()
+            }
+        });
         (*role, defaults)
     });
+    let defaults = defaults.filter(|(_, defaults)| !defaults.lists.is_empty());
     PrivateEdit::SetRights(rights.collect(), defaults.collect())
 }
 
@@ -169,7 +177,8 @@ fn renumbered_sequence(sequence: &Sequence, numbers: &Numbers) -> Result<Sequenc
 /// The table's space is new as well: it has the number of the table.
 fn renumbered_table(table: &Table, numbers: &Numbers) -> Result<Table> {
     let id = numbers.relation(table.id.0)?;
-    let mut renumbered = Table { id: TableId(id), schema: numbers.schema(table.schema)?, space: Some(id), ..table.clone() };
+    let mut renumbered =
+        Table { id: TableId(id), schema: numbers.schema(table.schema)?, space: Some(id), ..table.clone() };
     for default in renumbered.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
         if let DefaultValue::Next(sequence) = &mut default.value {
             *sequence = numbers.relation(*sequence)?;
@@ -250,7 +259,18 @@ mod tests {
     fn view(id: u32, reads: &[u32]) -> (u32, Arc<SqlView>) {
         let uses = reads.iter().map(|oid| (*oid, BTreeSet::from([1]))).collect();
         let (name, sql) = (format!("v{id}"), format!("of {id}"));
-        (id, Arc::new(SqlView { id, name, schema: PUBLIC_SCHEMA, columns: Vec::new(), sql, uses, comments: Comments::default() }))
+        (
+            id,
+            Arc::new(SqlView {
+                id,
+                name,
+                schema: PUBLIC_SCHEMA,
+                columns: Vec::new(),
+                sql,
+                uses,
+                comments: Comments::default(),
+            }),
+        )
     }
 
     fn renumber(sql: &str, numbers: &Numbers) -> Result<String> {

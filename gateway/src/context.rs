@@ -174,8 +174,15 @@ impl StatementContext {
     }
 
     /// The schemas of the database but that of temporary tables.
-    pub fn schemas(&self) -> impl Iterator<Item = &'static str> {
-        SYSTEM.into_iter().chain([PUBLIC]).chain(self.operator.then_some(KEYSPAN))
+    pub fn schemas(&self) -> impl Iterator<Item = &str> {
+        let own = self.snapshot.private_of(self.tenant.as_ref()).into_iter().flat_map(|own| own.schemas.values());
+        let system = SYSTEM.into_iter().chain([PUBLIC]).chain(self.operator.then_some(KEYSPAN));
+        system.chain(own.map(|schema| schema.name.as_str()))
+    }
+
+    /// The schema of a relation of users.
+    pub fn schema_of(&self, number: u32) -> Schema {
+        lookup::schema_of(&self.snapshot, self.tenant.as_ref(), number)
     }
 
     /// The tables of the database, and the session's temporary ones.
@@ -183,7 +190,7 @@ impl StatementContext {
         self.permanent_tables().chain(self.temporary_tables())
     }
 
-    /// The tables of the schema `public`.
+    /// The tables of all schemas but the temporary ones.
     pub fn permanent_tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
         self.snapshot.tables_in(self.tenant.as_ref())
     }

@@ -242,6 +242,13 @@ impl Binder<'_, '_> {
         })
     }
 
+    fn schema(&self, name: &str) -> Schema {
+        match Schema::named(name) {
+            Schema::Own(other) if other.starts_with(TEMPORARY) => Schema::Temporary,
+            known => known,
+        }
+    }
+
     /// The relation that a name stands for; `None` for one of the system's, or of WITH.
     fn relation(&self, parts: &[String]) -> Result<Option<Relation<'_>>> {
         let name = match parts {
@@ -251,13 +258,9 @@ impl Binder<'_, '_> {
                 let message = format!("schema \"{BOUND}\" does not exist");
                 return Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message));
             }
-            [schema, name] => match Schema::of(schema) {
-                Some(known) => RelationName::within(known, name.as_str()),
-                None if schema.starts_with(TEMPORARY) => RelationName::within(Schema::Temporary, name.as_str()),
-                None => return Ok(None),
-            },
-            [database, schema, name] if database == self.database && schema == PUBLIC => {
-                RelationName::within(Schema::Public, name.as_str())
+            [schema, name] => RelationName::within(self.schema(schema), name.as_str()),
+            [database, schema, name] if database == self.database => {
+                RelationName::within(self.schema(schema), name.as_str())
             }
             _ => return Ok(None),
         };
@@ -445,7 +448,7 @@ impl Opener<'_, '_> {
         }
         let list: Vec<String> = items.iter().map(|(now, called)| format!("{now} AS {called}")).collect();
         let list = if list.is_empty() { "NULL AS nothing".to_owned() } else { list.join(", ") };
-        let subquery = parsed(&format!("SELECT {list} FROM {}.{}", schema.name(), quoted(relation.name())))?;
+        let subquery = parsed(&format!("SELECT {list} FROM {}.{}", quoted(schema.name()), quoted(relation.name())))?;
         *factor = TableFactor::Derived { lateral: false, subquery, alias: alias.take(), sample: None };
         Ok(())
     }

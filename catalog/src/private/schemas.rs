@@ -52,13 +52,17 @@ impl Private {
         Ok(())
     }
 
+    /// The sequences that columns of moved tables own move with them.
     pub(super) fn set_schema(
         &mut self,
         oids: &BTreeSet<u32>,
         schema: u32,
         is_taken: impl Fn(&str) -> bool,
     ) -> Result<()> {
-        for oid in oids {
+        let owned =
+            self.sequences.values().filter(|sequence| sequence.owner.is_some_and(|(table, _)| oids.contains(&table.0)));
+        let oids: BTreeSet<u32> = owned.map(|sequence| sequence.id).chain(oids.iter().copied()).collect();
+        for oid in &oids {
             let missing = || Error::new(ErrorKind::NoTable, format!("relation with OID {oid} does not exist"));
             let id = TableId(*oid);
             let table = self.tables.get(&id).map(|table| table.name.clone());

@@ -150,11 +150,16 @@ impl Snapshot {
         let oids: Vec<u32> = match edit {
             PrivateEdit::Own(oid, _) | PrivateEdit::ChangeList(ListOf::Object(oid), _) => vec![*oid],
             PrivateEdit::SetOwner(oids, _) => oids.iter().copied().collect(),
+            PrivateEdit::ChangeList(ListOf::Default { in_schema: Some(schema), .. }, _) => {
+                return match own.schema_name(*schema) {
+                    Some(_) => Ok(()),
+                    None => Err(Error::new(ErrorKind::NoSchema, format!("schema with OID {schema} does not exist"))),
+                };
+            }
             _ => return Ok(()),
         };
-        let is_there = |oid: u32| {
-            own.has_oid(oid) || oid == PUBLIC_SCHEMA || self.tables.contains_key(&crate::TableId(oid))
-        };
+        let is_there =
+            |oid: u32| own.has_oid(oid) || oid == PUBLIC_SCHEMA || self.tables.contains_key(&crate::TableId(oid));
         match oids.into_iter().find(|oid| !is_there(*oid)) {
             Some(oid) => Err(super::no_table(crate::TableId(oid))),
             None => Ok(()),

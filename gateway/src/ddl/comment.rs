@@ -56,7 +56,7 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
 }
 
 fn found(session: &Session, name: &RelationName) -> Result<(Schema, Found)> {
-    session.find(name).ok_or_else(|| name.missing("relation"))
+    session.find(name).ok_or_else(|| session.missing(name, "relation"))
 }
 
 async fn on_database(session: &mut Session, name: &str, text: &Option<String>) -> Result<()> {
@@ -90,7 +90,7 @@ async fn on_table(
         let now = snapshot.private_of(Some(&tenant)).and_then(|own| own.tables.get(&id)).ok_or_else(gone)?;
         Ok(vec![PrivateEdit::AlterTable(Box::new((now.as_ref().clone(), commented(now))))])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }
 
 async fn on_view(
@@ -109,5 +109,5 @@ async fn on_view(
         let after = SqlView { comments: before.comments.with(column, text.clone()), ..before.clone() };
         Ok(vec![PrivateEdit::AlterView(Box::new((before, after)))])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }

@@ -161,13 +161,11 @@ fn objects(session: &Session, snapshot: &Snapshot, tenant: &TenantId, on: &Grant
                 }
             }
         }
-        GrantedOn::Relations(names) => {
-            names.iter().map(|name| relation(session, snapshot, tenant, name)).collect::<Result<_>>()?
-        }
+        GrantedOn::Relations(names) => names.iter().map(|name| relation(session, name)).collect::<Result<_>>()?,
         GrantedOn::Sequences(names) => names
             .iter()
             .map(|name| {
-                let oid = relation(session, snapshot, tenant, name)?;
+                let oid = relation(session, name)?;
                 if snapshot.kind_of(tenant, oid) == ObjectKind::Sequence {
                     return Ok(oid);
                 }
@@ -177,17 +175,15 @@ fn objects(session: &Session, snapshot: &Snapshot, tenant: &TenantId, on: &Grant
     })
 }
 
-/// The OID of a relation of `public`.
-fn relation(session: &Session, snapshot: &Snapshot, tenant: &TenantId, name: &RelationName) -> Result<u32> {
+/// The OID of a relation that is not temporary.
+fn relation(session: &Session, name: &RelationName) -> Result<u32> {
     match session.find(name) {
         Some((Schema::Temporary, _)) => Err(SqlError::unsupported("rights on what is temporary")),
         Some((_, Found::Table(table))) => Ok(table.id.0),
         Some((_, Found::View(view))) => Ok(view.id),
         None => {
-            let own = snapshot.private_of(Some(tenant));
-            let in_reach = name.schema.unwrap_or(Schema::Public) == Schema::Public;
-            let sequence = own.filter(|_| in_reach).and_then(|own| own.sequence(name));
-            sequence.map(|sequence| sequence.id).ok_or_else(|| name.missing("relation"))
+            let sequence = session.find_sequence(name);
+            sequence.map(|sequence| sequence.id).ok_or_else(|| session.missing(name, "relation"))
         }
     }
 }
@@ -209,7 +205,7 @@ fn grantable(
         let of = match kind {
             ObjectKind::Relation => "table",
             ObjectKind::Sequence => "sequence",
-            ObjectKind::Schema => "schema",
+            ObjectKind::Schema | ObjectKind::OwnSchema => "schema",
         };
         let message = format!("invalid privilege type {name} for {of}");
         return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message));
@@ -273,6 +269,7 @@ async fn defaults(
         }
     }
     let grantees = role_oids(session, &snapshot, &granted.roles)?;
+    let in_schema = in_schema.then_some(PUBLIC_SCHEMA);
     let changes: Vec<PrivateEdit> = makers
         .iter()
         .flat_map(|role| grantees.iter().map(move |grantee| (*role, *grantee)))
@@ -298,8 +295,10 @@ async fn relation_owner(
 ) -> Result<()> {
     let tenant = tenant_of(session, "OWNER TO")?;
     let snapshot = session.catalog_snapshot();
-    let oid = match relation(session, &snapshot, &tenant, name) {
-        Err(error) if error.state == SqlState::UNDEFINED_TABLE && if_exists => {
+    let oid = match relation(session, name) {
+        Err(error)
+            if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(&error.state) && if_exists =>
+        {
             super::skipped(session, &format!("relation \"{name}\" does not exist"));
             return Ok(());
         }
@@ -312,7 +311,7 @@ async fn relation_owner(
         return Ok(());
     }
     session.check_owner(oid, false)?;
-    check_new_owner(session, &tenant, owner)?;
+    check_new_owner(session, &tenant, owner, snapshot.schema_of(Some(&tenant), oid))?;
     let edit = |snapshot: &Snapshot| {
         let own = snapshot.private_of(Some(&tenant));
         if !own.is_some_and(|own| own.has_oid(oid)) {
@@ -369,9 +368,10 @@ fn check_role(snapshot: &Snapshot, oid: u32) -> Result<()> {
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("role \"{name}\" cannot own objects")))
 }
 
-fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32) -> Result<()> {
+/// The new owner of a relation has to be one that may make it in its schema.
+fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32, schema: u32) -> Result<()> {
     let Some((me, _)) = session.limited() else { return Ok(()) };
-    let newest = session.instance.catalog.snapshot();
+    let newest = session.deciding(tenant, schema);
     if newest.is_operator(me) {
         return Ok(());
     }
@@ -379,10 +379,10 @@ fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32) -> Result<(
         let message = format!("must be member of role \"{}\"", newest.role_name(owner));
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
-    if newest.rights_of(tenant, owner, PUBLIC_SCHEMA).0.has(Privileges::CREATE) {
+    if newest.rights_of(tenant, owner, schema).0.has(Privileges::CREATE) {
         return Ok(());
     }
-    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema public"))
+    Err(rights::denied(&newest, tenant, schema))
 }
 
 async fn database_owner(session: &mut Session, name: &str, to: &RoleSpec) -> Result<()> {

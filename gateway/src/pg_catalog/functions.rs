@@ -96,7 +96,7 @@ fn schemas(statement: &StatementContext, implicit: bool) -> Vec<String> {
         statement.path.lookup().filter(there).map(name).collect()
     } else {
         // The schema of temporary tables is listed only where the path names it.
-        statement.path.named().iter().copied().filter(there).map(name).collect()
+        statement.path.named().iter().cloned().filter(there).map(name).collect()
     }
 }
 
@@ -457,13 +457,13 @@ fn casts() -> Vec<RowFunction> {
             }
             let known = statement.schemas().any(|schema| schema == name);
             let missing = || sql_error(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
-            known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
+            known.then(|| ScalarValue::UInt32(Some(objects::schema_oid_in(statement, &name)))).ok_or_else(missing)
         }),
         texts("regnamespace_text", |values, statement| {
             let known = |number: u32| match number {
                 objects::TEMPORARY_SCHEMA => Some(statement.temporary_schema()),
                 number => {
-                    let found = statement.schemas().find(|schema| objects::schema_oid(schema) == number);
+                    let found = statement.schemas().find(|schema| objects::schema_oid_in(statement, schema) == number);
                     found.map(str::to_owned)
                 }
             };
