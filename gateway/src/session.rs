@@ -163,6 +163,16 @@ pub(crate) enum Found {
     View(Arc<SqlView>),
 }
 
+impl Found {
+    /// The OID.
+    pub(crate) fn oid(&self) -> u32 {
+        match self {
+            Self::Table(table) => table.id.0,
+            Self::View(view) => view.id,
+        }
+    }
+}
+
 impl Session {
     /// A session with default settings.
     pub fn new(instance: Arc<Instance>, identity: Identity, process_id: i32) -> Self {

@@ -28,6 +28,10 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
     }
     match &said.on {
         Commented::Database(name) => on_database(session, name, text).await,
+        Commented::Schema(_) if session.identity.operator => {
+            Err(SqlError::unsupported("COMMENT ON SCHEMA in the operator's database"))
+        }
+        Commented::Schema(name) => super::schema::comment(session, name, text.as_ref()).await,
         Commented::Table(name) => match found(session, name)? {
             (place, Found::Table(table)) => on_table(session, place, &table, None, text).await,
             _ => Err(SqlError { hint: None, ..wrong_kind(name, "table") }),

@@ -207,7 +207,7 @@ pub(super) async fn drop_shared(session: &mut Session, table: u32, columns: Opti
             Ok(Edit::ChangePrivate(tenant.id.clone(), tenant.oid, drops))
         };
         catalog.commit(edit).await?;
-        tell(session, &views);
+        tell_views(session, &views);
     }
     Ok(())
 }
@@ -224,10 +224,21 @@ pub(super) fn cascade(
     relations: impl IntoIterator<Item = u32>,
     columns: Option<&BTreeSet<u16>>,
 ) -> BTreeSet<u32> {
+    let views = cascaded(session, &relations.into_iter().collect(), columns);
+    tell_views(session, &views);
+    let snapshot = session.catalog_snapshot();
+    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)).collect()
+}
+
+/// The views that go with relations, or with columns of them, temporary ones too.
+pub(super) fn cascaded(
+    session: &Session,
+    relations: &BTreeSet<u32>,
+    columns: Option<&BTreeSet<u16>>,
+) -> Vec<Arc<SqlView>> {
     let snapshot = session.catalog_snapshot();
     let permanent = snapshot.private_of(session.identity.rows.tenant());
     let all = permanent.map_or_else(|| snapshot.temporary.as_ref().clone(), |own| own.union(&snapshot.temporary));
-    let relations: BTreeSet<u32> = relations.into_iter().collect();
     let mut views: Vec<Arc<SqlView>> = Vec::new();
     for view in relations.iter().flat_map(|relation| match columns {
         Some(columns) => dependents_of_columns(&all, *relation, columns),
@@ -237,21 +248,30 @@ pub(super) fn cascade(
             views.push(view);
         }
     }
-    tell(session, &views);
-    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)).collect()
+    views
 }
 
-/// Tells the client what goes along.
-fn tell(session: &mut Session, views: &[Arc<SqlView>]) {
+/// Tells the client which views go along.
+fn tell_views(session: &mut Session, views: &[Arc<SqlView>]) {
+    let all: Vec<_> = views.iter().map(|view| ("view", view.id)).collect();
+    tell(session, &all);
+}
+
+/// Tells the client what goes along: kinds and OIDs.
+pub(super) fn tell(session: &mut Session, gone: &[(&str, u32)]) {
     let snapshot = session.catalog_snapshot();
-    let line = |view: &Arc<SqlView>| {
-        let name = RelationName::bare(view.name.as_str());
-        let visible = matches!(session.find(&name), Some((_, Found::View(found))) if found.id == view.id);
-        let schema = lookup::schema_of(&snapshot, session.identity.rows.tenant(), view.id);
+    let line = |(kind, oid): &(&str, u32)| {
+        let tenant = session.identity.rows.tenant();
+        let relation = snapshot.relation(tenant, *oid).map(|found| found.name().to_owned());
+        let sequence = || snapshot.sequence_of(tenant, *oid).map(|sequence| sequence.name.clone());
+        let name = RelationName::bare(relation.or_else(sequence).unwrap_or_default());
+        let found = session.find(&name).map(|(_, found)| found.oid());
+        let visible = found.or_else(|| session.find_sequence(&name).map(|sequence| sequence.id)) == Some(*oid);
+        let schema = lookup::schema_of(&snapshot, tenant, *oid);
         let within = if visible { String::new() } else { format!("{}.", schema.name()) };
-        format!("drop cascades to view {within}{}", view.name)
+        format!("drop cascades to {kind} {within}{name}")
     };
-    let lines: Vec<String> = views.iter().map(line).collect();
+    let lines: Vec<String> = gone.iter().map(line).collect();
     let notice = |message: String| SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
     match lines.as_slice() {
         [] => {}
