@@ -26,7 +26,9 @@ use crate::{
     settings::pending::PendingSettings,
 };
 use datafusion::{common::exec_err, config::ConfigOptions, error::Result};
-use keyspan_catalog::{Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
+use keyspan_catalog::{
+    Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore, rights::PUBLIC_SCHEMA,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, OnceLock},
@@ -135,6 +137,21 @@ impl StatementContext {
             return Ok(());
         }
         Err(rights::denied(&self.snapshot, tenant, sequence.id))
+    }
+
+    /// Checks that the role may use the schema of a relation, by the newest catalog; `public` is looked at when rows are
+    /// read.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(crate) fn authorize_schema_of(&self, relation: u32) -> std::result::Result<(), SqlError> {
+        let (Some(instance), Some(tenant)) = (&self.instance, &self.tenant) else { return Ok(()) };
+        let schema = self.snapshot.schema_of(Some(tenant), relation);
+        let catalogs = (&*instance.catalog.snapshot(), &*self.snapshot);
+        if schema == PUBLIC_SCHEMA || rights::has_any(self.grantee(), catalogs, schema, Privileges::USAGE) {
+            return Ok(());
+        }
+        Err(rights::denied(&self.snapshot, tenant, schema))
     }
 
     /// The next number of a sequence.

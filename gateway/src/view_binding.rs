@@ -19,7 +19,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
-        names::{PUBLIC, RelationName, Schema, TEMPORARY},
+        names::{RelationName, Schema, TEMPORARY},
         syntax::column_names,
     },
     system_relations,
@@ -242,6 +242,15 @@ impl Binder<'_, '_> {
         })
     }
 
+    /// Whether the first of names before a column's is that of a schema of users.
+    fn is_schema(&self, first: &str, second: &str) -> bool {
+        match self.schema(first) {
+            Schema::Public | Schema::Temporary => true,
+            own @ Schema::Own(_) => matches!((self.named)(&RelationName::within(own, second)), Ok(Some(_))),
+            _ => false,
+        }
+    }
+
     fn schema(&self, name: &str) -> Schema {
         match Schema::named(name) {
             Schema::Own(other) if other.starts_with(TEMPORARY) => Schema::Temporary,
@@ -372,7 +381,7 @@ impl VisitorMut for Binder<'_, '_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::CompoundIdentifier(parts) = expr
             && parts.len() > 2
-            && (fold(&parts[0]) == PUBLIC || fold(&parts[0]).starts_with(TEMPORARY))
+            && self.is_schema(&fold(&parts[0]), &fold(&parts[1]))
         {
             parts.remove(0);
         }

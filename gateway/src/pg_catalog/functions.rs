@@ -251,7 +251,11 @@ fn catalog() -> Vec<RowFunction> {
             })?;
             let own = objects::sequences(statement).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
-                format!("{}.{}", objects::schema_name(statement, sequence.id), quote_ident(&sequence.name))
+                format!(
+                    "{}.{}",
+                    quote_ident(&objects::schema_name(statement, sequence.id)),
+                    quote_ident(&sequence.name)
+                )
             };
             Ok(optional(own.map(shown)))
         }),
@@ -380,7 +384,11 @@ fn casts() -> Vec<RowFunction> {
     vec![
         oids("regclass_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
-            let found = name.parse().ok().or_else(|| objects::oid_of_relation(statement, &name));
+            let wrapped = |error| DataFusionError::External(Box::new(error));
+            let found = match name.parse() {
+                Ok(oid) => Some(oid),
+                Err(_) => objects::usable_relation(statement, &name).map_err(wrapped)?,
+            };
             let missing = || undefined_relation(&name);
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),

@@ -7,7 +7,7 @@
 mod names;
 mod rows;
 
-pub use names::{is_visible, name_of_relation, oid_of_relation};
+pub use names::{is_visible, name_of_relation, oid_of_relation, usable_relation};
 pub(super) use rows::layout;
 
 use super::{
@@ -459,9 +459,12 @@ pub fn sequences(statement: &StatementContext) -> impl Iterator<Item = &Arc<Sequ
 /// The sequence of a name, with or without schema, or of the OID that a cast to `regclass` gave.
 ///
 /// # Errors
-/// 42P01, 42809.
+/// 42P01, 42809, 42501.
 pub fn sequence<'a>(statement: &'a StatementContext, name: &str) -> Result<&'a Arc<Sequence>> {
-    let oid = name.parse::<u32>().ok().or_else(|| oid_of_relation(statement, name));
+    let oid = match name.parse::<u32>() {
+        Ok(oid) => Some(oid),
+        Err(_) => usable_relation(statement, name)?,
+    };
     let found = oid.and_then(|oid| statement.snapshot.sequence_of(statement.tenant.as_ref(), oid));
     found.ok_or_else(|| match oid {
         Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),

@@ -297,7 +297,11 @@ fn role_of(statement: &StatementContext, values: &[ScalarValue], least: usize) -
 /// The relation of an argument.
 fn relation_of(statement: &StatementContext, value: &ScalarValue) -> Result<Option<u32>> {
     let Some(name) = text_of(value) else { return Ok(None) };
-    let found = name.parse::<u32>().ok().or_else(|| objects::oid_of_relation(statement, &name));
+    let wrapped = |error| DataFusionError::External(Box::new(error));
+    let found = match name.parse::<u32>() {
+        Ok(oid) => Some(oid),
+        Err(_) => objects::usable_relation(statement, &name).map_err(wrapped)?,
+    };
     found.map(Some).ok_or_else(|| DataFusionError::External(Box::new(SqlError::undefined_relation(&name))))
 }
 

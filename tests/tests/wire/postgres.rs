@@ -252,6 +252,7 @@ files! { "tests/slt/postgres":
     regexps
     relational
     second_digits
+    schemas
     sessions_in_zones
     statistics
     strings

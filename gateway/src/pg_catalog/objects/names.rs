@@ -1,7 +1,7 @@
 //! Relations by name and names by OID, along the search path.
 
 use super::{index_oid, is_index, key_name, sequences, system_relations, table_of_oid};
-use crate::pg::ident::quote_ident;
+use crate::pg::{error::Result, ident::quote_ident};
 use crate::{context::StatementContext, pg::names::Schema, pg_catalog::views};
 use keyspan_catalog::Table;
 use std::sync::Arc;
@@ -14,6 +14,18 @@ pub fn oid_of_relation(statement: &StatementContext, name: &str) -> Option<u32> 
         [schema, name] if *schema == statement.temporary_schema() => oid_within(statement, &Schema::Temporary, name),
         [schema, name] => oid_within(statement, &Schema::named(schema), name),
         _ => None,
+    }
+}
+
+/// The relation of a name as a value, whose schema the statement's role has to be allowed to use.
+///
+/// # Errors
+/// 42501.
+pub fn usable_relation(statement: &StatementContext, name: &str) -> Result<Option<u32>> {
+    let found = oid_of_relation(statement, name);
+    match found {
+        Some(oid) => statement.authorize_schema_of(oid).map(|()| found),
+        None => Ok(None),
     }
 }
 
