@@ -30,6 +30,8 @@ pub enum ErrorKind {
     NoColumn,
     /// No role of this name.
     NoRole,
+    /// No schema of this name.
+    NoSchema,
     /// A tenant of this name exists.
     TenantExists,
     /// A table of this name exists.
@@ -38,6 +40,8 @@ pub enum ErrorKind {
     ColumnExists,
     /// A role of this name exists.
     RoleExists,
+    /// A schema of this name exists.
+    SchemaExists,
     /// No object of another kind has this name.
     NoObject,
     /// An object of another kind has this name.

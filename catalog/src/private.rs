@@ -14,8 +14,8 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Sequence, SqlView, Table,
-    TableId, TenantId, erasure,
+    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence, SqlView,
+    Table, TableId, TenantId, erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
@@ -41,6 +41,9 @@ const SHORT_TEXT_BYTES: usize = 4 << 10;
 /// a number.
 pub const PRIVATE_TABLE: &str = "private";
 
+/// The name of the schema that every database has.
+const PUBLIC_NAME: &str = "public";
+
 /// The private relations of one tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Private {
@@ -52,6 +55,8 @@ pub struct Private {
     pub views: BTreeMap<u32, Arc<SqlView>>,
     /// The protobuf descriptors, by OID.
     pub protos: BTreeMap<u32, Arc<ProtoDescriptor>>,
+    /// The schemas beside `public`, by OID.
+    pub schemas: BTreeMap<u32, Arc<Schema>>,
     /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
     /// Owners and rights, by OID: of the tenant's relations, of shared tables in its database, and of its schema.
@@ -92,6 +97,14 @@ pub enum PrivateEdit {
     AlterView(Box<(SqlView, SqlView)>),
     /// Drops a view.
     DropView(u32),
+    /// A new schema. Its OID is the catalog's next, or a reserved one.
+    CreateSchema(Schema),
+    /// A changed schema: the definition that it must still have, and the new one.
+    AlterSchema(Box<(Schema, Schema)>),
+    /// Drops a schema, in which nothing is left.
+    DropSchema(u32),
+    /// Relations, given by OID, move to another schema.
+    SetSchema(BTreeSet<u32>, u32),
     /// Forgets spare spaces whose rows are deleted.
     Forget(BTreeSet<u32>),
     /// A new relation, given by OID, belongs to the role that made it, and has the rights that its new objects have.
@@ -109,19 +122,65 @@ pub enum PrivateEdit {
 }
 
 impl Private {
-    /// The table of this name.
+    /// The table of this name in the schema `public`.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
-        self.tables.values().find(|table| table.name == name)
+        self.table_within(PUBLIC_SCHEMA, name)
     }
 
-    /// The sequence of this name.
+    /// The sequence of this name in the schema `public`.
     pub fn sequence(&self, name: &str) -> Option<&Arc<Sequence>> {
-        self.sequences.values().find(|sequence| sequence.name == name)
+        self.sequence_within(PUBLIC_SCHEMA, name)
     }
 
-    /// The view of this name.
+    /// The view of this name in the schema `public`.
     pub fn view(&self, name: &str) -> Option<&Arc<SqlView>> {
-        self.views.values().find(|view| view.name == name)
+        self.view_within(PUBLIC_SCHEMA, name)
+    }
+
+    /// The table of this name in a schema.
+    pub fn table_within(&self, schema: u32, name: &str) -> Option<&Arc<Table>> {
+        self.tables.values().find(|table| table.schema == schema && table.name == name)
+    }
+
+    /// The sequence of this name in a schema.
+    pub fn sequence_within(&self, schema: u32, name: &str) -> Option<&Arc<Sequence>> {
+        self.sequences.values().find(|sequence| sequence.schema == schema && sequence.name == name)
+    }
+
+    /// The view of this name in a schema.
+    pub fn view_within(&self, schema: u32, name: &str) -> Option<&Arc<SqlView>> {
+        self.views.values().find(|view| view.schema == schema && view.name == name)
+    }
+
+    /// The OID of the schema of this name.
+    pub fn schema(&self, name: &str) -> Option<u32> {
+        if name == PUBLIC_NAME {
+            return Some(PUBLIC_SCHEMA);
+        }
+        self.schemas.values().find(|schema| schema.name == name).map(|schema| schema.id)
+    }
+
+    /// The name of a schema.
+    pub fn schema_name(&self, oid: u32) -> Option<&str> {
+        if oid == PUBLIC_SCHEMA {
+            return Some(PUBLIC_NAME);
+        }
+        self.schemas.get(&oid).map(|schema| schema.name.as_str())
+    }
+
+    /// The OID of the schema of a relation; `None` for a relation that is not the tenant's own.
+    pub fn schema_of(&self, oid: u32) -> Option<u32> {
+        let table = self.tables.get(&TableId(oid)).map(|table| table.schema);
+        let sequence = || self.sequences.get(&oid).map(|sequence| sequence.schema);
+        table.or_else(sequence).or_else(|| self.views.get(&oid).map(|view| view.schema))
+    }
+
+    /// The OIDs of the relations of a schema: tables, sequences, views.
+    pub fn relations_within(&self, schema: u32) -> (Vec<TableId>, Vec<u32>, Vec<u32>) {
+        let tables = self.tables.values().filter(|table| table.schema == schema).map(|table| table.id);
+        let sequences = self.sequences.values().filter(|sequence| sequence.schema == schema);
+        let views = self.views.values().filter(|view| view.schema == schema).map(|view| view.id);
+        (tables.collect(), sequences.map(|sequence| sequence.id).collect(), views.collect())
     }
 
     /// The protobuf descriptor of this name.
@@ -129,17 +188,25 @@ impl Private {
         self.protos.values().find(|descriptor| descriptor.name == name)
     }
 
-    /// Whether a relation has this name.
+    /// Whether a relation of the schema `public` has this name.
     pub fn has(&self, name: &str) -> bool {
-        self.table(name).is_some() || self.sequence(name).is_some() || self.view(name).is_some()
+        self.has_within(PUBLIC_SCHEMA, name)
     }
 
-    /// Whether a table, a sequence, a view or a protobuf descriptor has this OID.
+    /// Whether a relation of a schema has this name.
+    pub fn has_within(&self, schema: u32, name: &str) -> bool {
+        self.table_within(schema, name).is_some()
+            || self.sequence_within(schema, name).is_some()
+            || self.view_within(schema, name).is_some()
+    }
+
+    /// Whether a table, a sequence, a view, a protobuf descriptor or a schema has this OID.
     pub fn has_oid(&self, oid: u32) -> bool {
         self.tables.contains_key(&TableId(oid))
             || self.sequences.contains_key(&oid)
             || self.views.contains_key(&oid)
             || self.protos.contains_key(&oid)
+            || self.schemas.contains_key(&oid)
     }
 
     /// The relations of both, which have no OID in common.
@@ -150,6 +217,7 @@ impl Private {
         both.sequences.extend(other.sequences.iter().map(|(id, sequence)| (*id, sequence.clone())));
         both.views.extend(other.views.iter().map(|(id, view)| (*id, view.clone())));
         both.protos.extend(other.protos.iter().map(|(id, descriptor)| (*id, descriptor.clone())));
+        both.schemas.extend(other.schemas.iter().map(|(id, schema)| (*id, schema.clone())));
         both.spare.extend(&other.spare);
         both.rights.extend(other.rights.iter().map(|(oid, rights)| (*oid, rights.clone())));
         both
@@ -174,7 +242,7 @@ impl Private {
                 self.spare.insert(*space);
             }
             PrivateEdit::CreateTable(table) => {
-                self.check_name(&table.name, &is_taken)?;
+                self.check_name(table.schema, &table.name, &is_taken)?;
                 check(table)?;
                 self.check_room(1, table_texts(table))?;
                 if !self.spare.remove(&table.id.0) {
@@ -192,7 +260,7 @@ impl Private {
                 self.rights.remove(&id.0);
             }
             PrivateEdit::CreateSequence(sequence) => {
-                self.check_name(&sequence.name, &is_taken)?;
+                self.check_name(sequence.schema, &sequence.name, &is_taken)?;
                 self.check_room(1, std::iter::empty())?;
                 if !self.spare.remove(&sequence.id) {
                     take_oid(sequence.id)?;
@@ -214,7 +282,7 @@ impl Private {
                 self.rights.remove(id);
             }
             PrivateEdit::CreateView(view) => {
-                self.check_name(&view.name, &is_taken)?;
+                self.check_name(view.schema, &view.name, &is_taken)?;
                 self.check_room(1, std::iter::once(view.sql.len()))?;
                 if !self.spare.remove(&view.id) {
                     take_oid(view.id)?;
@@ -228,6 +296,17 @@ impl Private {
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
                 self.rights.remove(id);
             }
+            PrivateEdit::CreateSchema(schema) => {
+                self.check_schema_name(&schema.name)?;
+                self.check_room(1, std::iter::empty())?;
+                if !self.spare.remove(&schema.id) {
+                    take_oid(schema.id)?;
+                }
+                self.schemas.insert(schema.id, Arc::new(schema.clone()));
+            }
+            PrivateEdit::AlterSchema(change) => self.alter_schema(&change.0, &change.1)?,
+            PrivateEdit::DropSchema(id) => self.drop_schema(*id)?,
+            PrivateEdit::SetSchema(oids, schema) => self.set_schema(oids, *schema, is_taken)?,
             PrivateEdit::CreateProto(descriptor) => {
                 proto::check_new(&self.protos, descriptor)?;
                 if !self.spare.remove(&descriptor.id) {
@@ -277,8 +356,8 @@ impl Private {
                 format!("the number of table \"{}\" cannot change", after.name),
             ));
         }
-        if after.name != before.name {
-            self.check_name(&after.name, is_taken)?;
+        if (&after.name, after.schema) != (&before.name, before.schema) {
+            self.check_name(after.schema, &after.name, is_taken)?;
         }
         check(after)?;
         self.check_room(0, table_texts(after))?;
@@ -301,18 +380,19 @@ impl Private {
             let message = format!("relation \"{}\" was changed by another at the same moment", before.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        if after.name != before.name {
-            self.check_name(&after.name, is_taken)?;
+        if (&after.name, after.schema) != (&before.name, before.schema) {
+            self.check_name(after.schema, &after.name, is_taken)?;
         }
         self.check_room(0, std::iter::once(after.sql.len()))?;
         self.views.insert(after.id, Arc::new(after.clone()));
         Ok(())
     }
 
-    /// The kind of an object with rights. What is not the tenant's own is a shared table, or the schema.
+    /// The kind of an object with rights. What is not the tenant's own is a shared table, or the schema `public`.
     pub fn kind_of(&self, oid: u32) -> ObjectKind {
         match oid {
             PUBLIC_SCHEMA => ObjectKind::Schema,
+            oid if self.schemas.contains_key(&oid) => ObjectKind::OwnSchema,
             oid if self.sequences.contains_key(&oid) => ObjectKind::Sequence,
             _ => ObjectKind::Relation,
         }
@@ -327,7 +407,8 @@ impl Private {
     fn own(&mut self, oid: u32, role: u32) {
         let table = self.sequences.get(&oid).and_then(|sequence| sequence.owner);
         let owner = table.and_then(|(table, _)| self.rights.get(&table.0)?.owner).unwrap_or(role);
-        let items = self.defaults.get(&owner).and_then(|defaults| defaults.items(owner, self.kind_of(oid)));
+        let schema = self.schema_of(oid).unwrap_or(PUBLIC_SCHEMA);
+        let items = self.defaults.get(&owner).and_then(|defaults| defaults.items(owner, self.kind_of(oid), schema));
         self.rights.insert(oid, Arc::new(ObjectRights { owner: Some(owner), items }));
     }
 
@@ -355,7 +436,7 @@ impl Private {
     /// each version of the catalog and from each start on.
     fn check_room(&self, more: usize, texts: impl Iterator<Item = usize>) -> Result<()> {
         let too_much = |message: String| Err(Error::new(ErrorKind::TooMuch, message));
-        let count = self.tables.len() + self.sequences.len() + self.views.len();
+        let count = self.tables.len() + self.sequences.len() + self.views.len() + self.schemas.len();
         if count + more > RELATIONS_MAX {
             return too_much(format!("a database has at most {RELATIONS_MAX} tables, views and sequences of its own"));
         }
@@ -377,8 +458,11 @@ impl Private {
         Ok(())
     }
 
-    fn check_name(&self, name: &str, is_taken: impl Fn(&str) -> bool) -> Result<()> {
-        if !self.has(name) && !is_taken(name) {
+    fn check_name(&self, schema: u32, name: &str, is_taken: impl Fn(&str) -> bool) -> Result<()> {
+        if self.schema_name(schema).is_none() {
+            return Err(Error::new(ErrorKind::NoSchema, format!("schema with OID {schema} does not exist")));
+        }
+        if !self.has_within(schema, name) && !(schema == PUBLIC_SCHEMA && is_taken(name)) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")))
@@ -413,6 +497,8 @@ fn check(table: &Table) -> Result<()> {
     }
     table.key.check()
 }
+
+mod schemas;
 
 /// The store's table that all private tables share.
 pub(crate) fn private_table() -> TableName {

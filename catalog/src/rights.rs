@@ -127,6 +127,8 @@ pub enum ObjectKind {
     Sequence,
     /// The schema `public`.
     Schema,
+    /// A schema that the tenant has created: at first only its owner may use it.
+    OwnSchema,
 }
 
 impl ObjectKind {
@@ -135,7 +137,7 @@ impl ObjectKind {
         match self {
             Self::Relation => Privileges(0x7F),
             Self::Sequence => Privileges::SELECT | Privileges::UPDATE | Privileges::USAGE,
-            Self::Schema => Privileges::USAGE | Privileges::CREATE,
+            Self::Schema | Self::OwnSchema => Privileges::USAGE | Privileges::CREATE,
         }
     }
 
@@ -188,10 +190,41 @@ pub struct DefaultRights {
 pub struct DefaultList {
     /// The kind of objects.
     pub kind: ObjectKind,
-    /// Whether it was given `IN SCHEMA public`: it adds to the list without a schema then.
-    pub in_schema: bool,
+    /// The schema that `IN SCHEMA` named: it adds to the list without a schema then.
+    #[serde(with = "in_schema")]
+    pub in_schema: Option<u32>,
     /// The list.
     pub items: Vec<AclItem>,
+}
+
+/// The schema of a list in its stored form: `false` for none, `true` for `public`, as before there were others, else
+/// the OID.
+mod in_schema {
+    use super::PUBLIC_SCHEMA;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Public(bool),
+        Other(u32),
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub(super) fn serialize<S: Serializer>(schema: &Option<u32>, to: S) -> Result<S::Ok, S::Error> {
+        match schema {
+            None => to.serialize_bool(false),
+            Some(PUBLIC_SCHEMA) => to.serialize_bool(true),
+            Some(other) => to.serialize_u32(*other),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+        Ok(match Form::deserialize(from)? {
+            Form::Public(is) => is.then_some(PUBLIC_SCHEMA),
+            Form::Other(oid) => Some(oid),
+        })
+    }
 }
 
 /// Whose list an edit changes.
@@ -206,8 +239,9 @@ pub enum ListOf {
         role: u32,
         /// Their kind.
         kind: ObjectKind,
-        /// Whether `IN SCHEMA public` was said.
-        in_schema: bool,
+        /// The schema of `IN SCHEMA`.
+        #[serde(with = "in_schema")]
+        in_schema: Option<u32>,
     },
 }
 
@@ -279,7 +313,7 @@ impl ObjectRights {
 /// What the predefined roles may do with every object.
 fn predefined(kind: ObjectKind, roles: &BTreeSet<u32>) -> Privileges {
     let (read, write) = match kind {
-        ObjectKind::Schema => (Privileges::USAGE, Privileges::USAGE),
+        ObjectKind::Schema | ObjectKind::OwnSchema => (Privileges::USAGE, Privileges::USAGE),
         _ => (Privileges::SELECT, (Privileges::INSERT | Privileges::UPDATE | Privileges::DELETE) & kind.all()),
     };
     let of = |role: u32, privileges| if roles.contains(&role) { privileges } else { Privileges::NONE };
@@ -378,7 +412,7 @@ pub fn best_grantor(
 
 impl DefaultRights {
     /// The list of a kind.
-    pub fn list(&self, kind: ObjectKind, in_schema: bool) -> Option<&DefaultList> {
+    pub fn list(&self, kind: ObjectKind, in_schema: Option<u32>) -> Option<&DefaultList> {
         self.lists.iter().find(|list| (list.kind, list.in_schema) == (kind, in_schema))
     }
 
@@ -386,8 +420,8 @@ impl DefaultRights {
     ///
     /// # Errors
     /// Those of [`changed`].
-    pub fn change(&mut self, role: u32, kind: ObjectKind, in_schema: bool, change: &ListChange) -> Result<()> {
-        let first = if in_schema { Vec::new() } else { kind.default_items(role) };
+    pub fn change(&mut self, role: u32, kind: ObjectKind, in_schema: Option<u32>, change: &ListChange) -> Result<()> {
+        let first = if in_schema.is_some() { Vec::new() } else { kind.default_items(role) };
         let old = self.list(kind, in_schema).map_or_else(|| first.clone(), |list| list.items.clone());
         let items = changed(old, role, change)?;
         self.lists.retain(|list| (list.kind, list.in_schema) != (kind, in_schema));
@@ -397,11 +431,11 @@ impl DefaultRights {
         Ok(())
     }
 
-    /// The list of a new object of the role; `None` for that which all objects have at first.
-    pub fn items(&self, owner: u32, kind: ObjectKind) -> Option<Vec<AclItem>> {
+    /// The list of a new object of the role in a schema; `None` for that which all objects have at first.
+    pub fn items(&self, owner: u32, kind: ObjectKind, schema: u32) -> Option<Vec<AclItem>> {
         let first = kind.default_items(owner);
-        let mut items = self.list(kind, false).map_or_else(|| first.clone(), |list| list.items.clone());
-        for item in self.list(kind, true).into_iter().flat_map(|list| &list.items) {
+        let mut items = self.list(kind, None).map_or_else(|| first.clone(), |list| list.items.clone());
+        for item in self.list(kind, Some(schema)).into_iter().flat_map(|list| &list.items) {
             add(&mut items, *item);
         }
         (items != first).then_some(items)

@@ -15,6 +15,9 @@ pub struct Sequence {
     pub id: u32,
     /// The name.
     pub name: String,
+    /// The OID of the schema.
+    #[serde(default = "crate::schema::public", skip_serializing_if = "crate::schema::is_public")]
+    pub schema: u32,
     /// `smallint`, `integer` or `bigint`.
     pub kind: SqlType,
     /// The first value.
@@ -103,7 +106,8 @@ impl Sequence {
             return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
         }
         let (name, cycle) = (name.to_owned(), options.cycle);
-        Ok(Self { id, name, kind, start, increment, min, max, cycle, owner: None })
+        let schema = crate::rights::PUBLIC_SCHEMA;
+        Ok(Self { id, name, schema, kind, start, increment, min, max, cycle, owner: None })
     }
 
     /// The name that PostgreSQL chooses for the sequence of a column, `table_column_seq`: cut to the length of a name,

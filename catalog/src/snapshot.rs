@@ -458,6 +458,43 @@ impl Snapshot {
         self.private_of(tenant)?.view(name)
     }
 
+    /// The OID of a schema of users' relations in the database of a tenant, or the operator's for `None`.
+    pub fn schema_in(&self, tenant: Option<&TenantId>, name: &str) -> Option<u32> {
+        static NONE: LazyLock<Private> = LazyLock::new(Private::default);
+        self.private_of(tenant).map_or(&*NONE, |own| own.as_ref()).schema(name)
+    }
+
+    /// The name of a schema of users' relations in the database of a tenant.
+    pub fn schema_name(&self, tenant: Option<&TenantId>, oid: u32) -> Option<&str> {
+        static NONE: LazyLock<Private> = LazyLock::new(Private::default);
+        self.private_of(tenant).map_or(&*NONE, |own| own.as_ref()).schema_name(oid)
+    }
+
+    /// The OID of the schema of a relation in the database of a tenant: `public` of what is not its own.
+    pub fn schema_of(&self, tenant: Option<&TenantId>, relation: u32) -> u32 {
+        let own = self.private_of(tenant).and_then(|own| own.schema_of(relation));
+        own.unwrap_or(crate::rights::PUBLIC_SCHEMA)
+    }
+
+    /// The private or shared table of this name in a schema of the database of a tenant.
+    pub fn table_within(&self, tenant: Option<&TenantId>, schema: u32, name: &str) -> Option<&Arc<Table>> {
+        if schema == crate::rights::PUBLIC_SCHEMA {
+            return self.table_in(tenant, name);
+        }
+        self.private_of(tenant)?.table_within(schema, name)
+    }
+
+    /// The sequence of this name in a schema of the database of a tenant.
+    pub fn sequence_within(&self, tenant: Option<&TenantId>, schema: u32, name: &str) -> Option<&Arc<crate::Sequence>> {
+        self.private_of(tenant)?.sequence_within(schema, name)
+    }
+
+    /// The table or view of this name in a schema of the database of a tenant.
+    pub fn relation_within(&self, tenant: Option<&TenantId>, schema: u32, name: &str) -> Option<Relation<'_>> {
+        let table = self.table_within(tenant, schema, name).map(Relation::Table);
+        table.or_else(|| self.private_of(tenant)?.view_within(schema, name).map(Relation::View))
+    }
+
     /// The views in the database of a tenant.
     pub fn views_in(&self, tenant: Option<&TenantId>) -> impl Iterator<Item = &Arc<SqlView>> + Clone {
         self.private_of(tenant).into_iter().flat_map(|private| private.views.values())

@@ -22,6 +22,9 @@ pub struct SqlView {
     pub id: u32,
     /// The name.
     pub name: String,
+    /// The OID of the schema.
+    #[serde(default = "crate::schema::public", skip_serializing_if = "crate::schema::is_public")]
+    pub schema: u32,
     /// The columns in order.
     pub columns: Vec<ViewColumn>,
     /// The query.
@@ -135,6 +138,14 @@ impl<'a> Relation<'a> {
         match self {
             Self::Table(table) => &table.name,
             Self::View(view) => &view.name,
+        }
+    }
+
+    /// The OID of the schema.
+    pub fn schema(&self) -> u32 {
+        match self {
+            Self::Table(table) => table.schema,
+            Self::View(view) => view.schema,
         }
     }
 

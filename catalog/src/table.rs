@@ -128,6 +128,9 @@ pub struct Table {
     pub id: TableId,
     /// The name in SQL.
     pub name: String,
+    /// The OID of the schema: `public` but for some private tables.
+    #[serde(default = "crate::schema::public", skip_serializing_if = "crate::schema::is_public")]
+    pub schema: u32,
     /// The name of the store's table. A shared table has one of its own, whose name is never reused.
     pub physical: TableName,
     /// The space of a private table's rows in the store's table of all private tables ([`private`](crate::private)),

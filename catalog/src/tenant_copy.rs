@@ -5,7 +5,7 @@
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
 use crate::{
-    Error, ErrorKind, Private, PrivateEdit, Result, Sequence, SqlView, Table, TableId, rights::PUBLIC_SCHEMA,
+    Error, ErrorKind, Private, PrivateEdit, Result, Schema, Sequence, SqlView, Table, TableId, rights::PUBLIC_SCHEMA,
     table::DefaultValue,
 };
 use bytes::Bytes;
@@ -36,6 +36,7 @@ impl Numbers {
     pub fn of_private(own: &Private, first_oid: u32) -> Self {
         let oids = own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied());
         let oids = oids.chain(own.views.keys().copied()).chain(own.protos.keys().copied());
+        let oids = oids.chain(own.schemas.keys().copied());
         Self { relations: oids.zip(first_oid..).collect(), columns: BTreeMap::new() }
     }
 
@@ -53,6 +54,14 @@ impl Numbers {
     /// [`Corrupt`](ErrorKind::Corrupt) for a relation that the source does not have.
     pub fn relation(&self, oid: u32) -> Result<u32> {
         self.relations.get(&oid).copied().ok_or_else(|| unknown(oid))
+    }
+
+    /// The OID in place of a schema's.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) for a schema that the source does not have.
+    pub fn schema(&self, oid: u32) -> Result<u32> {
+        if oid == PUBLIC_SCHEMA { Ok(oid) } else { self.relation(oid) }
     }
 
     /// The number in place of a column's.
@@ -76,6 +85,10 @@ fn unknown(oid: u32) -> Error {
 /// # Errors
 /// [`Corrupt`](ErrorKind::Corrupt) for a reference to what does not exist; the errors of `renumber`.
 pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Result<Vec<Vec<PrivateEdit>>> {
+    let schemas = own.schemas.values().map(|schema| {
+        let copied = Schema { id: numbers.relation(schema.id)?, ..schema.as_ref().clone() };
+        Ok::<_, Error>((0, PrivateEdit::CreateSchema(copied)))
+    });
     let protos = own.protos.values().map(|descriptor| {
         let copied = descriptor.with_id(numbers.relation(descriptor.id)?);
         Ok::<_, Error>((descriptor.bytes(), PrivateEdit::CreateProto(Box::new(copied))))
@@ -95,7 +108,7 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         .iter()
         .map(|view| Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?)))));
     let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for edit in protos.chain(sequences).chain(tables).chain(views) {
+    for edit in schemas.chain(protos).chain(sequences).chain(tables).chain(views) {
         let (more, edit) = edit?;
         if group.len() >= EDITS_MAX || (bytes + more > EDIT_BYTES_TARGET && !group.is_empty()) {
             groups.push(std::mem::take(&mut group));
@@ -114,7 +127,19 @@ pub fn rights_of(own: &Private, numbers: &Numbers) -> PrivateEdit {
     // What the copy does not have, a shared table that was dropped meanwhile, has no rights either.
     let oid = |oid| if oid == PUBLIC_SCHEMA { Some(oid) } else { numbers.relation(oid).ok() };
     let rights = own.rights.iter().filter_map(|(of, rights)| Some((oid(*of)?, rights.as_ref().clone())));
-    let defaults = own.defaults.iter().map(|(role, defaults)| (*role, defaults.as_ref().clone()));
+    let defaults = own.defaults.iter().map(|(role, defaults)| {
+        let mut defaults = defaults.as_ref().clone();
+        // A list of a schema that the copy does not have would give rights in all schemas without it.
+        defaults.lists.retain_mut(|list| match list.in_schema {
+            None => true,
+            Some(schema) => {
+                list.in_schema = oid(schema);
+                list.in_schema.is_some()
+            }
+        });
+        (*role, defaults)
+    });
+    let defaults = defaults.filter(|(_, defaults)| !defaults.lists.is_empty());
     PrivateEdit::SetRights(rights.collect(), defaults.collect())
 }
 
@@ -145,13 +170,15 @@ fn renumbered_sequence(sequence: &Sequence, numbers: &Numbers) -> Result<Sequenc
         Some((table, column)) => Some((TableId(numbers.relation(table.0)?), column)),
         None => None,
     };
-    Ok(Sequence { id: numbers.relation(sequence.id)?, owner, ..sequence.clone() })
+    let schema = numbers.schema(sequence.schema)?;
+    Ok(Sequence { id: numbers.relation(sequence.id)?, schema, owner, ..sequence.clone() })
 }
 
 /// The table's space is new as well: it has the number of the table.
 fn renumbered_table(table: &Table, numbers: &Numbers) -> Result<Table> {
     let id = numbers.relation(table.id.0)?;
-    let mut renumbered = Table { id: TableId(id), space: Some(id), ..table.clone() };
+    let mut renumbered =
+        Table { id: TableId(id), schema: numbers.schema(table.schema)?, space: Some(id), ..table.clone() };
     for default in renumbered.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
         if let DefaultValue::Next(sequence) = &mut default.value {
             *sequence = numbers.relation(*sequence)?;
@@ -166,7 +193,8 @@ fn renumbered_view(view: &SqlView, numbers: &Numbers, renumber: Renumber) -> Res
         let columns = columns.iter().map(|column| numbers.column(*oid, *column)).collect::<Result<_>>()?;
         uses.insert(numbers.relation(*oid)?, columns);
     }
-    Ok(SqlView { id: numbers.relation(view.id)?, uses, sql: renumber(&view.sql, numbers)?, ..view.clone() })
+    let (id, schema) = (numbers.relation(view.id)?, numbers.schema(view.schema)?);
+    Ok(SqlView { id, schema, uses, sql: renumber(&view.sql, numbers)?, ..view.clone() })
 }
 
 /// Checks that the rows of a table of another store mean the same in a table of this one. The table may have more
@@ -231,7 +259,18 @@ mod tests {
     fn view(id: u32, reads: &[u32]) -> (u32, Arc<SqlView>) {
         let uses = reads.iter().map(|oid| (*oid, BTreeSet::from([1]))).collect();
         let (name, sql) = (format!("v{id}"), format!("of {id}"));
-        (id, Arc::new(SqlView { id, name, columns: Vec::new(), sql, uses, comments: Comments::default() }))
+        (
+            id,
+            Arc::new(SqlView {
+                id,
+                name,
+                schema: PUBLIC_SCHEMA,
+                columns: Vec::new(),
+                sql,
+                uses,
+                comments: Comments::default(),
+            }),
+        )
     }
 
     fn renumber(sql: &str, numbers: &Numbers) -> Result<String> {

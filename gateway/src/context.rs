@@ -26,7 +26,9 @@ use crate::{
     settings::pending::PendingSettings,
 };
 use datafusion::{common::exec_err, config::ConfigOptions, error::Result};
-use keyspan_catalog::{Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore};
+use keyspan_catalog::{
+    Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore, rights::PUBLIC_SCHEMA,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, OnceLock},
@@ -137,6 +139,21 @@ impl StatementContext {
         Err(rights::denied(&self.snapshot, tenant, sequence.id))
     }
 
+    /// Checks that the role may use the schema of a relation, by the newest catalog; `public` is looked at when rows are
+    /// read.
+    ///
+    /// # Errors
+    /// 42501.
+    pub(crate) fn authorize_schema_of(&self, relation: u32) -> std::result::Result<(), SqlError> {
+        let (Some(instance), Some(tenant)) = (&self.instance, &self.tenant) else { return Ok(()) };
+        let schema = self.snapshot.schema_of(Some(tenant), relation);
+        let catalogs = (&*instance.catalog.snapshot(), &*self.snapshot);
+        if schema == PUBLIC_SCHEMA || rights::has_any(self.grantee(), catalogs, schema, Privileges::USAGE) {
+            return Ok(());
+        }
+        Err(rights::denied(&self.snapshot, tenant, schema))
+    }
+
     /// The next number of a sequence.
     ///
     /// # Errors
@@ -174,8 +191,15 @@ impl StatementContext {
     }
 
     /// The schemas of the database but that of temporary tables.
-    pub fn schemas(&self) -> impl Iterator<Item = &'static str> {
-        SYSTEM.into_iter().chain([PUBLIC]).chain(self.operator.then_some(KEYSPAN))
+    pub fn schemas(&self) -> impl Iterator<Item = &str> {
+        let own = self.snapshot.private_of(self.tenant.as_ref()).into_iter().flat_map(|own| own.schemas.values());
+        let system = SYSTEM.into_iter().chain([PUBLIC]).chain(self.operator.then_some(KEYSPAN));
+        system.chain(own.map(|schema| schema.name.as_str()))
+    }
+
+    /// The schema of a relation of users.
+    pub fn schema_of(&self, number: u32) -> Schema {
+        lookup::schema_of(&self.snapshot, self.tenant.as_ref(), number)
     }
 
     /// The tables of the database, and the session's temporary ones.
@@ -183,7 +207,7 @@ impl StatementContext {
         self.permanent_tables().chain(self.temporary_tables())
     }
 
-    /// The tables of the schema `public`.
+    /// The tables of all schemas but the temporary ones.
     pub fn permanent_tables(&self) -> impl Iterator<Item = &Arc<Table>> + Clone {
         self.snapshot.tables_in(self.tenant.as_ref())
     }

@@ -20,6 +20,7 @@ mod quota;
 mod rewrite_rows;
 mod rights;
 mod role;
+mod schema;
 mod sequence;
 mod session_defaults;
 pub(crate) mod table;
@@ -51,6 +52,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::DropViews(_) => "DROP VIEW",
         Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
+        Definition::Schema(said) => schema::tag(said),
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase { .. } => "CREATE DATABASE",
         Definition::Rights(change) => rights::tag(change),
@@ -101,6 +103,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::DropViews(_)
         | Definition::CreateProto(_)
         | Definition::DropProtos { .. }
+        | Definition::Schema(_)
         | Definition::Comment(_) => defines_tables(session),
         // Who may change which rights, those rights say.
         Definition::Rights(_) => true,
@@ -151,6 +154,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropViews(drop) => view::drop(session, drop).await,
         Definition::CreateProto(create) => proto::create(session, create).await,
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
+        Definition::Schema(said) => schema::execute(session, said).await,
         Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

@@ -178,6 +178,12 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
     Ok(Prepared { kept: Arc::new(kept), plans: Arc::new(plans), ..Prepared::new(statement, parameters, columns) })
 }
 
+/// A future that is made and kept off the caller's stack: without optimisation each of the statements below would have
+/// its own room there, and EXECUTE takes that room twice.
+fn apart<F: Future>(make: impl FnOnce() -> F) -> std::pin::Pin<Box<F>> {
+    Box::pin(make())
+}
+
 async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
     let statement = prepared.statement.as_ref();
     session.check_rights()?;
@@ -193,10 +199,10 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::LockingQuery(query) => {
-            let (rows, needs) = Box::pin(locking::rows(session, query, parameters)).await?;
+            let (rows, needs) = apart(move || locking::rows(session, query, parameters)).await?;
             Ok(Outcome::Rows { tag: "SELECT", rows, needs })
         }
-        Statement::Query(query) => Box::pin(answer(session, prepared, query, parameters)).await,
+        Statement::Query(query) => apart(move || answer(session, prepared, query, parameters)).await,
         Statement::Explain(explained) => {
             let (query, plan) = match explained.statement.as_ref() {
                 Statement::Execute(run) => {
@@ -233,20 +239,22 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         }
         Statement::Erase(_) => {
             check_writable(session, statement)?;
-            Box::pin(erase::erase(session, statement, &parameters)).await.map(Outcome::Done)
+            let parameters = &parameters;
+            apart(move || erase::erase(session, statement, parameters)).await.map(Outcome::Done)
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => {
             check_writable(session, statement)?;
-            write::execute(session, prepared, parameters).await
+            apart(move || write::execute(session, prepared, parameters)).await
         }
         Statement::WritingWith(parts) => {
             parts.iter().try_for_each(|part| match &part.statement {
                 Statement::Query(_) => Ok(()),
                 write => check_writable(session, write),
             })?;
-            Box::pin(writing_with::execute(session, parts, &parameters)).await
+            let parameters = &parameters;
+            apart(move || writing_with::execute(session, parts, parameters)).await
         }
-        Statement::CopyTo(copy) => copy::copy_to(session, copy, parameters).await.map(Outcome::Done),
+        Statement::CopyTo(copy) => apart(move || copy::copy_to(session, copy, parameters)).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {
             let (query, plan) = plan_query(session, &copy.query, &parameters).await?;
             let rows = query.run(with_parameters(plan, parameters)?).await?;
@@ -254,12 +262,13 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         }
         Statement::CopyFrom(from) => {
             check_writable(session, statement)?;
-            Ok(Outcome::CopyIn(Box::new(CopyIn::begin(session, from).await?)))
+            Ok(Outcome::CopyIn(Box::new(apart(move || CopyIn::begin(session, from)).await?)))
         }
-        Statement::Definition(definition) => define(session, definition).await,
+        Statement::Definition(definition) => apart(move || define(session, definition)).await,
         Statement::CreateTableAs(create) => {
             check_definable(session, "CREATE TABLE AS")?;
-            let made = Box::pin(create_table_as::create_table_as(session, create, parameters)).await;
+            let making = &mut *session;
+            let made = apart(move || create_table_as::create_table_as(making, create, parameters)).await;
             let event = Event::new("definition").text("statement", "CREATE TABLE AS");
             session.audit(event.names("objects", [create.name.to_string()]), made.as_ref().err());
             made.map(Outcome::Done)
@@ -267,26 +276,27 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
         Statement::Prepare(prepare) => {
-            prepared::prepare(session, prepare).await?;
+            apart(move || prepared::prepare(session, prepare)).await?;
             Ok(Outcome::Done("PREPARE".into()))
         }
         Statement::Execute(run) => {
             let named = prepared::executed(session, run)?;
             let values = prepared::arguments(session, run, &named.parameters).await?;
-            Box::pin(execute(session, &named, values)).await
+            let named = &named;
+            apart(move || execute(session, named, values)).await
         }
         Statement::Deallocate(name) => {
             session.statements.deallocate(name.as_deref())?;
             Ok(Outcome::Done(if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" }.into()))
         }
-        Statement::Cursor(cursor) => run_cursor(session, cursor, parameters).await,
+        Statement::Cursor(cursor) => apart(move || run_cursor(session, cursor, parameters)).await,
         Statement::Truncate { tables, restart } => {
             check_writable(session, statement)?;
-            truncate::truncate(session, tables, *restart).await?;
+            apart(move || truncate::truncate(session, tables, *restart)).await?;
             Ok(Outcome::Done("TRUNCATE TABLE".into()))
         }
         Statement::Lock(relations) => {
-            lock_table::lock(session, relations).await?;
+            apart(move || lock_table::lock(session, relations)).await?;
             Ok(Outcome::Done("LOCK TABLE".into()))
         }
         Statement::Listen(change) => {

@@ -102,8 +102,8 @@ impl TableFunctionImpl for TableForm {
             let message = "the function takes one argument: the name of a table, as text".to_owned();
             return Err(error(SqlState::UNDEFINED_FUNCTION, message));
         };
-        let (schema, bare) = match name.split_once('.').map(|(schema, bare)| (Schema::of(schema), bare)) {
-            Some((Some(schema), bare)) => (Some(schema), bare),
+        let (schema, bare) = match name.split_once('.').map(|(schema, bare)| (Schema::named(schema), bare)) {
+            Some((schema, bare)) => (Some(schema), bare),
             _ => (None, name),
         };
         match self.view.find(&RelationName { schema, name: bare.to_owned() }) {

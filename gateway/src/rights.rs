@@ -120,8 +120,9 @@ impl Need {
             return Ok(());
         }
         // A view names what it reads by OID: its schema was looked at when it was made.
-        if self.reader.is_none() && !catalog.may_use_schema(tenant, reader) {
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema public"));
+        let schema = catalog.schema_of(Some(tenant), self.relation);
+        if self.reader.is_none() && !catalog.may_use_schema(tenant, reader, schema) {
+            return Err(denied(catalog, tenant, schema));
         }
         if catalog.rights_of(tenant, reader, self.relation).0.has(self.privileges) {
             return Ok(());
@@ -168,7 +169,9 @@ pub(crate) fn not_owner(snapshot: &Snapshot, tenant: &TenantId, oid: u32) -> Sql
 pub(crate) fn described(snapshot: &Snapshot, tenant: &TenantId, oid: u32) -> String {
     use keyspan_catalog::Relation;
     match (snapshot.kind_of(tenant, oid), snapshot.relation(Some(tenant), oid)) {
-        (ObjectKind::Schema, _) => "schema public".to_owned(),
+        (ObjectKind::Schema | ObjectKind::OwnSchema, _) => {
+            format!("schema {}", snapshot.schema_name(Some(tenant), oid).unwrap_or_default())
+        }
         (ObjectKind::Sequence, _) => {
             let sequence = snapshot.sequence_of(Some(tenant), oid);
             format!("sequence {}", sequence.map_or("", |sequence| sequence.name.as_str()))

@@ -55,7 +55,7 @@ use crate::{
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
-use keyspan_catalog::{Relation, SqlView, Table};
+use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
 use plan_cache::PlanCache;
 pub(crate) use prepared::{NamedStatement, Source, Statements};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -161,6 +161,16 @@ impl Prepared {
 pub(crate) enum Found {
     Table(Arc<Table>),
     View(Arc<SqlView>),
+}
+
+impl Found {
+    /// The OID.
+    pub(crate) fn oid(&self) -> u32 {
+        match self {
+            Self::Table(table) => table.id.0,
+            Self::View(view) => view.id,
+        }
+    }
 }
 
 impl Session {
@@ -337,7 +347,7 @@ impl Session {
         let door = self.identity.rows.tenant().zip(self.identity.rows.oid());
         let snapshot = self.transaction.seen(door, snapshot)?;
         let snapshot = self.temporary.seen(snapshot);
-        let path = Arc::clone(self.settings.search_path());
+        let path = self.path_in(&snapshot);
         let quotas = rows.tenant().and_then(|tenant| Some(snapshot.tenant(tenant.as_str())?.quotas));
         let bytes_max = quotas.unwrap_or_default().scan_bytes_max;
         let budget = ScanBudget::new(bytes_max, Arc::clone(&self.share)).with_heat(Arc::clone(&self.instance.heat));
@@ -360,14 +370,26 @@ impl Session {
     }
 
     /// Where names without a schema are looked up.
-    pub(crate) fn search_path(&self) -> &SearchPath {
-        self.settings.search_path()
+    pub(crate) fn search_path(&self) -> Arc<SearchPath> {
+        self.path_in(&self.catalog_snapshot())
+    }
+
+    /// Where names without a schema are looked up in a snapshot: in schemas that exist, and that the role may use.
+    fn path_in(&self, snapshot: &Snapshot) -> Arc<SearchPath> {
+        let tenant = self.identity.rows.tenant();
+        let own = snapshot.private_of(tenant).filter(|own| !own.schemas.is_empty());
+        let Some((tenant, own)) = tenant.zip(own) else { return Arc::clone(self.settings.search_path()) };
+        let role = self.identity.role_oid;
+        let may_use = |oid: u32| role.is_none_or(|role| snapshot.may_use_schema(tenant, role, oid));
+        let has = |name: &str| own.schema(name).is_some_and(may_use);
+        Arc::new(self.settings.search_path_among(&self.identity.role, has))
     }
 
     /// The table or view of a name, and its schema.
     pub(crate) fn find(&self, name: &RelationName) -> Option<(Schema, Found)> {
         let snapshot = self.catalog_snapshot();
-        let (schema, found) = lookup::find(&snapshot, self.identity.rows.tenant(), self.search_path(), name)?;
+        let path = self.path_in(&snapshot);
+        let (schema, found) = lookup::find(&snapshot, self.identity.rows.tenant(), &path, name)?;
         Some((
             schema,
             match found {

@@ -444,9 +444,14 @@ impl Settings {
         self.read.statement_timeout
     }
 
-    /// `search_path`
+    /// `search_path`, in a database without schemas that users created.
     pub fn search_path(&self) -> &Arc<SearchPath> {
         &self.read.search_path
+    }
+
+    /// `search_path` for a role; `has` says which of the schemas that users created it may use.
+    pub fn search_path_among(&self, role: &str, has: impl Fn(&str) -> bool) -> SearchPath {
+        SearchPath::among(self.values.get("search_path").map_or("", String::as_str), false, role, has)
     }
 
     /// `TimeZone`, `DateStyle` and what else says how values are read and printed.

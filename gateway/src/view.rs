@@ -77,11 +77,6 @@ impl View {
         lookup::find(&self.snapshot, self.rows.tenant(), &self.path, name)
     }
 
-    /// Whether the tenant has a relation of its own with this name.
-    pub fn has_relation(&self, name: &str) -> bool {
-        self.snapshot.private_of(self.rows.tenant()).is_some_and(|own| own.has(name))
-    }
-
     /// Looks up the target of a write.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
-        names::{PUBLIC, RelationName, Schema, TEMPORARY},
+        names::{RelationName, Schema, TEMPORARY},
         syntax::column_names,
     },
     system_relations,
@@ -242,6 +242,22 @@ impl Binder<'_, '_> {
         })
     }
 
+    /// Whether the first of names before a column's is that of a schema of users.
+    fn is_schema(&self, first: &str, second: &str) -> bool {
+        match self.schema(first) {
+            Schema::Public | Schema::Temporary => true,
+            own @ Schema::Own(_) => matches!((self.named)(&RelationName::within(own, second)), Ok(Some(_))),
+            _ => false,
+        }
+    }
+
+    fn schema(&self, name: &str) -> Schema {
+        match Schema::named(name) {
+            Schema::Own(other) if other.starts_with(TEMPORARY) => Schema::Temporary,
+            known => known,
+        }
+    }
+
     /// The relation that a name stands for; `None` for one of the system's, or of WITH.
     fn relation(&self, parts: &[String]) -> Result<Option<Relation<'_>>> {
         let name = match parts {
@@ -251,13 +267,9 @@ impl Binder<'_, '_> {
                 let message = format!("schema \"{BOUND}\" does not exist");
                 return Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, message));
             }
-            [schema, name] => match Schema::of(schema) {
-                Some(known) => RelationName::within(known, name.as_str()),
-                None if schema.starts_with(TEMPORARY) => RelationName::within(Schema::Temporary, name.as_str()),
-                None => return Ok(None),
-            },
-            [database, schema, name] if database == self.database && schema == PUBLIC => {
-                RelationName::within(Schema::Public, name.as_str())
+            [schema, name] => RelationName::within(self.schema(schema), name.as_str()),
+            [database, schema, name] if database == self.database => {
+                RelationName::within(self.schema(schema), name.as_str())
             }
             _ => return Ok(None),
         };
@@ -369,7 +381,7 @@ impl VisitorMut for Binder<'_, '_> {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         if let Expr::CompoundIdentifier(parts) = expr
             && parts.len() > 2
-            && (fold(&parts[0]) == PUBLIC || fold(&parts[0]).starts_with(TEMPORARY))
+            && self.is_schema(&fold(&parts[0]), &fold(&parts[1]))
         {
             parts.remove(0);
         }
@@ -445,7 +457,7 @@ impl Opener<'_, '_> {
         }
         let list: Vec<String> = items.iter().map(|(now, called)| format!("{now} AS {called}")).collect();
         let list = if list.is_empty() { "NULL AS nothing".to_owned() } else { list.join(", ") };
-        let subquery = parsed(&format!("SELECT {list} FROM {}.{}", schema.name(), quoted(relation.name())))?;
+        let subquery = parsed(&format!("SELECT {list} FROM {}.{}", quoted(schema.name()), quoted(relation.name())))?;
         *factor = TableFactor::Derived { lateral: false, subquery, alias: alias.take(), sample: None };
         Ok(())
     }

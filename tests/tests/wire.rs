@@ -50,6 +50,7 @@ mod wire {
     pub mod purge;
     pub mod purge_reader;
     pub mod rights;
+    pub mod schemas;
     pub mod semantics;
     pub mod session_defaults;
     pub mod shares;

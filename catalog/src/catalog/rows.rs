@@ -11,9 +11,10 @@
 //! private_sequence#alto#16393   a Sequence of the tenant's own
 //! private_view#alto#16394   a SqlView of the tenant's own
 //! proto#16395         a ProtoDescriptor of the operator's
+//! private_schema#alto#16397   a Schema of the tenant's own
 //! private_proto#alto#16396   a ProtoDescriptor of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
-//! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or the schema, in the tenant's database
+//! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or a schema, in the tenant's database
 //! private_defaults#alto#16401   a DefaultRights: the rights on what a role makes there
 //! private_erasure#alto#00000000000000000001   an Erasure of the tenant's rows
 //! drop#0000016385     a DropCertificate
@@ -24,7 +25,7 @@
 use super::CATALOG_TABLE;
 use crate::{
     DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, Result, Role,
-    Sequence, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
+    Schema, Sequence, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -130,6 +131,10 @@ fn private_view_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_view#{tenant}#{id}"))
 }
 
+fn private_schema_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_schema#{tenant}#{id}"))
+}
+
 fn private_proto_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_proto#{tenant}#{id}"))
 }
@@ -145,6 +150,7 @@ pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
         "private_sequence",
         "private_view",
         "private_proto",
+        "private_schema",
         "private_space",
         "private_rights",
         "private_defaults",
@@ -248,6 +254,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.sequences, &new.sequences, |id| private_sequence_key(tenant, *id), writes);
         maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
         maps(&old.protos, &new.protos, |id| private_proto_key(tenant, *id), writes);
+        maps(&old.schemas, &new.schemas, |id| private_schema_key(tenant, *id), writes);
         maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
         maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
         maps(&old.erasures, &new.erasures, |number| private_erasure_key(tenant, *number), writes);
@@ -320,6 +327,11 @@ impl Loaded {
                 let descriptor: ProtoDescriptor = decode(row)?;
                 let private = self.private::<u32>(row, of)?.0;
                 private.protos.insert(descriptor.id, Arc::new(descriptor));
+            }
+            ("private_schema", of) => {
+                let schema: Schema = decode(row)?;
+                let private = self.private::<u32>(row, of)?.0;
+                private.schemas.insert(schema.id, Arc::new(schema));
             }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;

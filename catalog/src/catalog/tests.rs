@@ -102,7 +102,11 @@ async fn what_was_committed_is_there_after_a_restart() {
         let (grantor, privileges) = (DATABASE_OWNER, Privileges::SELECT);
         let item = AclItem { grantee, grantor, privileges, grantable: privileges };
         let table = ListOf::Object(snapshot.table("t").unwrap().id.0);
-        let tables = ListOf::Default { role: grantee, kind: ObjectKind::Relation, in_schema: true };
+        let tables = ListOf::Default {
+            role: grantee,
+            kind: ObjectKind::Relation,
+            in_schema: Some(crate::rights::PUBLIC_SCHEMA),
+        };
         let lists = [table, tables].map(|of| PrivateEdit::ChangeList(of, ListChange::Grant(item)));
         Ok(Edit::ChangePrivate(alto.clone(), snapshot.tenant("alto").unwrap().oid, lists.into()))
     };

@@ -1,6 +1,6 @@
 //! Lists of rights: what a grant adds, and what a revoke takes.
 
-use super::*;
+use super::{PUBLIC_SCHEMA, *};
 
 const OWNER: u32 = 100;
 const ANA: u32 = 101;
@@ -80,14 +80,14 @@ fn defaults_of_a_role_and_of_its_schema_add_up() {
     let (select, insert) = (Privileges::SELECT, Privileges::INSERT);
     let mut defaults = DefaultRights::default();
     let grant = |privileges| ListChange::Grant(item(ANA, OWNER, privileges, Privileges::NONE));
-    defaults.change(OWNER, ObjectKind::Relation, false, &grant(select)).unwrap();
-    defaults.change(OWNER, ObjectKind::Relation, true, &grant(insert)).unwrap();
-    let items = defaults.items(OWNER, ObjectKind::Relation);
+    defaults.change(OWNER, ObjectKind::Relation, None, &grant(select)).unwrap();
+    defaults.change(OWNER, ObjectKind::Relation, Some(PUBLIC_SCHEMA), &grant(insert)).unwrap();
+    let items = defaults.items(OWNER, ObjectKind::Relation, PUBLIC_SCHEMA);
     assert_eq!(of(&table(items), &[ANA]), select | insert);
-    assert_eq!(defaults.items(OWNER, ObjectKind::Sequence), None);
+    assert_eq!(defaults.items(OWNER, ObjectKind::Sequence, PUBLIC_SCHEMA), None);
     let gone = ListChange::Revoke { item: item(ANA, OWNER, insert | select, Privileges::NONE), cascade: false };
-    defaults.change(OWNER, ObjectKind::Relation, false, &gone).unwrap();
-    defaults.change(OWNER, ObjectKind::Relation, true, &gone).unwrap();
+    defaults.change(OWNER, ObjectKind::Relation, None, &gone).unwrap();
+    defaults.change(OWNER, ObjectKind::Relation, Some(PUBLIC_SCHEMA), &gone).unwrap();
     assert_eq!(defaults, DefaultRights::default());
 }
 

@@ -4,7 +4,7 @@ use super::{Snapshot, no_role, no_tenant};
 use crate::{
     Error, ErrorKind, Membership, ObjectKind, ObjectRights, Private, PrivateEdit, Privileges, Result, Role, RoleName,
     Tenant, TenantId, TenantState,
-    rights::{DATABASE_OWNER, ListChange, ListOf, OPERATORS, PREDEFINED, PUBLIC},
+    rights::{DATABASE_OWNER, ListChange, ListOf, OPERATORS, PREDEFINED, PUBLIC, PUBLIC_SCHEMA},
 };
 use std::{
     collections::BTreeSet,
@@ -66,11 +66,11 @@ impl Snapshot {
         rights.of_roles(kind, &self.roles_with(Some(tenant), role))
     }
 
-    /// Whether a role may use the schema `public` of a tenant, as everybody may until it is revoked.
-    pub fn may_use_schema(&self, tenant: &TenantId, role: u32) -> bool {
+    /// Whether a role may use a schema of a tenant, as everybody may use `public` until it is revoked.
+    pub fn may_use_schema(&self, tenant: &TenantId, role: u32, schema: u32) -> bool {
         let own = self.private_of(Some(tenant));
-        own.is_none_or(|own| !own.rights.contains_key(&crate::rights::PUBLIC_SCHEMA))
-            || self.rights_of(tenant, role, crate::rights::PUBLIC_SCHEMA).0.has(Privileges::USAGE)
+        (schema == PUBLIC_SCHEMA && own.is_none_or(|own| !own.rights.contains_key(&PUBLIC_SCHEMA)))
+            || self.rights_of(tenant, role, schema).0.has(Privileges::USAGE)
     }
 
     /// The owner of an object in the database of a tenant: a role's OID, or [`DATABASE_OWNER`].
@@ -150,11 +150,16 @@ impl Snapshot {
         let oids: Vec<u32> = match edit {
             PrivateEdit::Own(oid, _) | PrivateEdit::ChangeList(ListOf::Object(oid), _) => vec![*oid],
             PrivateEdit::SetOwner(oids, _) => oids.iter().copied().collect(),
+            PrivateEdit::ChangeList(ListOf::Default { in_schema: Some(schema), .. }, _) => {
+                return match own.schema_name(*schema) {
+                    Some(_) => Ok(()),
+                    None => Err(Error::new(ErrorKind::NoSchema, format!("schema with OID {schema} does not exist"))),
+                };
+            }
             _ => return Ok(()),
         };
-        let is_there = |oid: u32| {
-            own.has_oid(oid) || oid == crate::rights::PUBLIC_SCHEMA || self.tables.contains_key(&crate::TableId(oid))
-        };
+        let is_there =
+            |oid: u32| own.has_oid(oid) || oid == PUBLIC_SCHEMA || self.tables.contains_key(&crate::TableId(oid));
         match oids.into_iter().find(|oid| !is_there(*oid)) {
             Some(oid) => Err(super::no_table(crate::TableId(oid))),
             None => Ok(()),

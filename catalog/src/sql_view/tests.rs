@@ -26,7 +26,15 @@ fn table(id: u32, name: &str) -> Table {
 fn view(id: u32, name: &str, uses: &[(u32, &[u16])]) -> SqlView {
     let column = ViewColumn { number: 1, name: "a".into(), type_oid: 25, modifier: -1 };
     let uses = uses.iter().map(|(number, columns)| (*number, columns.iter().copied().collect())).collect();
-    SqlView { id, name: name.into(), columns: vec![column], sql: "SELECT".into(), uses, comments: Comments::default() }
+    SqlView {
+        id,
+        name: name.into(),
+        schema: 2200,
+        columns: vec![column],
+        sql: "SELECT".into(),
+        uses,
+        comments: Comments::default(),
+    }
 }
 
 /// The table `t` (1) with the views `v` (2), of its column `a`, and `w` (3), of `v`.

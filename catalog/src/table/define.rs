@@ -119,6 +119,7 @@ impl Table {
         let mut table = Self {
             id,
             name: definition.name.clone(),
+            schema: crate::rights::PUBLIC_SCHEMA,
             physical,
             space,
             families: Vec::new(),

@@ -495,6 +495,8 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::TenantExists => SqlState::DUPLICATE_DATABASE,
         CatalogKind::TableExists => SqlState::DUPLICATE_TABLE,
         CatalogKind::ColumnExists => SqlState::DUPLICATE_COLUMN,
+        CatalogKind::NoSchema => SqlState::INVALID_SCHEMA_NAME,
+        CatalogKind::SchemaExists => SqlState::DUPLICATE_SCHEMA,
         CatalogKind::RoleExists => SqlState::DUPLICATE_OBJECT,
         CatalogKind::NoObject => SqlState::UNDEFINED_OBJECT,
         CatalogKind::Duplicate => SqlState::DUPLICATE_OBJECT,

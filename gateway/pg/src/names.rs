@@ -1,18 +1,18 @@
 //! Names of relations: their schema, and where a name without a schema is looked up.
 //!
-//! The schemas of a database are fixed ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a
+//! A database has the server's schemas, `public`, and what its users create ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a
 //! [`SearchPath`] says in which schemas one without a schema is looked up, in order: the setting `search_path`, with
 //! PostgreSQL's two that need not be named before it. `lookup::find`, in the gateway, is the one way from a name to a
 //! table or view of users; what DataFusion reads by name follows the same path (`query::schemas`).
 
 use crate::error::{Result, SqlError, SqlState, subject::Subject};
-use std::{fmt, ops::Deref};
+use std::{fmt, ops::Deref, sync::Arc};
 
 /// What names of the session's own schema of temporary tables begin with; it is an alias for that schema, too.
 pub const TEMPORARY: &str = "pg_temp";
 
 /// A schema of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Schema {
     /// The session's temporary tables and views.
     Temporary,
@@ -24,24 +24,42 @@ pub enum Schema {
     Public,
     /// `keyspan`: what only the operator sees.
     Keyspan,
+    /// One that users create, by name. Whether it exists, the catalog knows.
+    Own(Arc<str>),
 }
 
 impl Schema {
-    /// The schema of a name; `pg_temp` is the session's own.
+    /// The schema of a name.
+    pub fn named(name: &str) -> Self {
+        Self::of(name).unwrap_or_else(|| Self::Own(name.into()))
+    }
+
+    /// The schema of a name that every database has; `pg_temp` is the session's own.
     pub fn of(name: &str) -> Option<Self> {
         let all = [Self::Temporary, Self::Catalog, Self::Information, Self::Public, Self::Keyspan];
         all.into_iter().find(|schema| schema.name() == name)
     }
 
     /// Its name.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Temporary => TEMPORARY,
             Self::Catalog => "pg_catalog",
             Self::Information => "information_schema",
             Self::Public => "public",
             Self::Keyspan => "keyspan",
+            Self::Own(name) => name,
         }
+    }
+
+    /// Whether users make relations in it.
+    pub fn is_of_users(&self) -> bool {
+        matches!(self, Self::Temporary | Self::Public | Self::Own(_))
+    }
+
+    /// 3F000: the catalog does not have it.
+    pub fn missing(&self) -> SqlError {
+        SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{}\" does not exist", self.name()))
     }
 }
 
@@ -67,7 +85,7 @@ impl RelationName {
 
     /// As errors about missing relations write it.
     pub fn written(&self) -> String {
-        match self.schema {
+        match &self.schema {
             Some(schema) => format!("{}.{}", schema.name(), self.name),
             None => self.name.clone(),
         }
@@ -76,8 +94,8 @@ impl RelationName {
     /// As SQL reads it.
     pub fn sql(&self) -> String {
         let name = crate::ident::quoted(&self.name);
-        match self.schema {
-            Some(schema) => format!("{}.{name}", schema.name()),
+        match &self.schema {
+            Some(schema) => format!("{}.{name}", crate::ident::quote_ident(schema.name())),
             None => name.to_string(),
         }
     }
@@ -119,11 +137,23 @@ impl Default for SearchPath {
 }
 
 impl SearchPath {
-    /// Of the setting's text. Schemas that do not exist are skipped, as is `"$user"`: no role has a schema of its own.
+    /// Of the setting's text, in a database without schemas that users created.
     pub fn of(setting: &str, operator: bool) -> Self {
+        Self::among(setting, operator, "", |_| false)
+    }
+
+    /// Of the setting's text, for a role: `"$user"` is the schema of its name. `has` says whether it may use a schema
+    /// that users created; others are skipped.
+    pub fn among(setting: &str, operator: bool, role: &str, has: impl Fn(&str) -> bool) -> Self {
         let mut schemas: Vec<Schema> = Vec::new();
-        for schema in items(setting).iter().filter_map(|name| Schema::of(name)) {
-            if !schemas.contains(&schema) && (operator || schema != Schema::Keyspan) {
+        for name in items(setting) {
+            let name = if name == "$user" { role } else { name.as_str() };
+            let schema = match Schema::named(name) {
+                Schema::Own(name) if !has(&name) => continue,
+                Schema::Keyspan if !operator => continue,
+                schema => schema,
+            };
+            if !schemas.contains(&schema) {
                 schemas.push(schema);
             }
         }
@@ -133,7 +163,7 @@ impl SearchPath {
     /// Where a relation is looked up, in order.
     pub fn lookup(&self) -> impl Iterator<Item = Schema> + Clone {
         let before = [Schema::Temporary, Schema::Catalog].into_iter().filter(|schema| !self.0.contains(schema));
-        before.chain(self.0.iter().copied())
+        before.chain(self.0.iter().cloned())
     }
 
     /// The schemas that it names, in order.
@@ -147,7 +177,7 @@ impl SearchPath {
     /// 3F000 without one, 42501 if it is one of the server's.
     pub fn first(&self) -> Result<Schema> {
         match self.0.first() {
-            Some(schema @ (Schema::Public | Schema::Temporary)) => Ok(*schema),
+            Some(schema) if schema.is_of_users() => Ok(schema.clone()),
             Some(schema) => {
                 let message = format!("permission denied for schema {}", schema.name());
                 Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
@@ -198,10 +228,23 @@ pub const PG_CATALOG: &str = "pg_catalog";
 /// The schema of the SQL standard's relations.
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The schemas of the table that a write reads and writes, and of such a table with its hidden keys as a column: of
-/// users' tables, then of temporary ones. What a write reads there it needs other rights for than a query, so that no
-/// client may write these names.
-pub const TARGETS: [&str; 4] = ["public as target", "pg_temp as target", "public with keys", "pg_temp with keys"];
+/// How the schema of the table that a write reads and writes ends, and of such a table with its hidden keys as a column.
+const TARGETS: [&str; 2] = [" as target", " with keys"];
+
+/// The schema of the table that a write reads and writes, with its hidden keys as a column or without: of a schema's
+/// OID, or, for `None`, of temporary tables. What a write reads there it needs other rights for than a query, so that
+/// no client may write these names ([`target_of`]).
+pub fn target(schema: Option<u32>, keyed: bool) -> String {
+    let end = TARGETS[usize::from(keyed)];
+    schema.map_or_else(|| format!("{TEMPORARY}{end}"), |schema| format!("{schema}{end}"))
+}
+
+/// What a name that [`target`] made was made of.
+pub fn target_of(name: &str) -> Option<(Option<u32>, bool)> {
+    let split = |keyed: bool| name.strip_suffix(TARGETS[usize::from(keyed)]).map(|schema| (schema, keyed));
+    let (schema, keyed) = split(false).or_else(|| split(true))?;
+    Some((if schema == TEMPORARY { None } else { Some(schema.parse().ok()?) }, keyed))
+}
 
 /// The schema of names without a schema.
 pub const PATH: &str = "search path";
@@ -212,7 +255,9 @@ mod tests {
 
     #[test]
     fn a_path_has_what_there_is_and_what_need_not_be_named() {
-        let path = |text: &str| SearchPath::of(text, false).lookup().map(Schema::name).collect::<Vec<_>>().join(" ");
+        let path = |text: &str| {
+            SearchPath::of(text, false).lookup().map(|one| one.name().to_owned()).collect::<Vec<_>>().join(" ")
+        };
         assert_eq!(path("\"$user\", public"), "pg_temp pg_catalog public");
         assert_eq!(path("\"\""), "pg_temp pg_catalog");
         assert_eq!(path(""), "pg_temp pg_catalog");
@@ -221,6 +266,21 @@ mod tests {
         assert_eq!(path("public, pg_temp"), "pg_catalog public pg_temp");
         assert_eq!(path("keyspan, public"), "pg_temp pg_catalog public");
         assert_eq!(SearchPath::of("keyspan, public", true).named(), [Schema::Keyspan, Schema::Public]);
+        let own = |text: &str| {
+            let path = SearchPath::among(text, false, "ana", |name| name == "ana" || name == "Sales");
+            path.named().iter().map(|one| one.name().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(own("\"$user\", public"), "ana public");
+        assert_eq!(own("sales, \"Sales\", ana, \"$user\", bob"), "Sales ana");
+    }
+
+    #[test]
+    fn names_of_targets_are_read_as_they_are_written() {
+        for target_schema in [(None, false), (None, true), (Some(2200), false), (Some(16_390), true)] {
+            assert_eq!(target_of(&target(target_schema.0, target_schema.1)), Some(target_schema));
+        }
+        assert_eq!(target_of("sales as target"), None);
+        assert_eq!(target_of("2200"), None);
     }
 
     #[test]

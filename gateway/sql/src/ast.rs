@@ -7,6 +7,7 @@ pub mod copy;
 pub mod definition;
 pub mod grant;
 pub mod merge;
+pub mod schema;
 pub mod session;
 
 use copy::{CopyFrom, CopyOut, CopyTo};

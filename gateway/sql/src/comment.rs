@@ -1,4 +1,4 @@
-//! `COMMENT ON` tables, columns, views and databases.
+//! `COMMENT ON` tables, columns, views, schemas and databases.
 
 use crate::{
     ast::definition::{Comment, Commented, Definition},
@@ -15,6 +15,8 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
         Commented::View(tokens.table_name()?)
     } else if tokens.words("database") {
         Commented::Database(tokens.name()?)
+    } else if tokens.words("schema") {
+        Commented::Schema(tokens.name()?)
     } else if tokens.words("column") {
         let mut parts = tokens.path()?;
         let column = parts.pop().unwrap_or_default();
@@ -24,7 +26,7 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
         Commented::Column(tokens.relation(&parts)?, column)
     } else if matches!(tokens.peek(), Some(Token::Word(_))) {
         return Err(SqlError::unsupported(format!("COMMENT ON {}", tokens.head().to_uppercase()))
-            .with_hint("Tables, columns, views and databases have comments."));
+            .with_hint("Tables, columns, views, schemas and databases have comments."));
     } else {
         return Err(tokens.syntax_error());
     };

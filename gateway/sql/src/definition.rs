@@ -8,9 +8,11 @@ use crate::{
             DropTables, FamilyClause, KeyClause, OnCommit, OptionClause, OwnSequence,
         },
         grant::Owned,
+        schema::Moved,
     },
     create_table_as, grant,
     names::as_temporary,
+    schema::set_schema,
     sequence,
     tokens::TokenReader,
     type_name::parse_type,
@@ -50,7 +52,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "publication",
     "recursive",
     "rule",
-    "schema",
     "sequence",
     "server",
     "statistics",
@@ -443,6 +444,9 @@ pub(crate) fn parse_alter_table(tokens: &mut TokenReader<'_>) -> Result<Definiti
     let name = tokens.table_name()?;
     if let Some(owner) = grant::owner_to(tokens, || Owned::Table(name.clone(), if_exists))? {
         return Ok(owner);
+    }
+    if let Some(moved) = set_schema(tokens, Moved::Table, (&name, if_exists))? {
+        return Ok(moved);
     }
     let actions = tokens.list(parse_action)?;
     Ok(Definition::AlterTable(AlterTable { name, if_exists, actions }))

@@ -34,7 +34,7 @@ pub(crate) fn parse_describe(tokens: &mut TokenReader<'_>) -> Result<Statement> 
 /// The name of a relation, which may be one of the system's.
 fn relation(tokens: &mut TokenReader<'_>) -> Result<RelationName> {
     let parts = tokens.path()?;
-    let within = |schema: &str, name: &str| Schema::of(schema).map(|schema| RelationName::within(schema, name));
+    let within = |schema: &str, name: &str| Some(RelationName::within(Schema::named(schema), name));
     let known = match parts.as_slice() {
         [schema, name] => within(schema, name),
         [database, schema, name] if database == tokens.database() => within(schema, name),

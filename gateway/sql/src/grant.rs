@@ -10,7 +10,10 @@ use crate::{
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
 use keyspan_catalog::{ObjectKind, Privileges};
-use keyspan_pg::error::{Result, SqlError, SqlState};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    names::Schema,
+};
 
 /// Kinds of objects that have privileges in PostgreSQL and do not exist here.
 const OTHER_OBJECTS: [&str; 8] = ["domain", "foreign", "language", "large", "parameter", "tablespace", "type", "types"];
@@ -208,14 +211,13 @@ fn on_databases(tokens: &mut TokenReader<'_>, grant: bool, words: &Words, option
 pub(crate) fn parse_default_privileges(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     tokens.expect_words("default privileges")?;
     let mut roles = Vec::new();
-    let mut in_schema = false;
+    let mut in_schemas = Vec::new();
     loop {
         if tokens.words("for role") || tokens.words("for user") {
             roles = tokens.list(role)?;
         } else if tokens.words("in schema") {
-            let schemas = tokens.list(TokenReader::name)?;
-            schemas.iter().try_for_each(|schema| check_schema(schema))?;
-            in_schema = true;
+            in_schemas = tokens.list(TokenReader::name)?;
+            in_schemas.iter().try_for_each(|schema| check_schema(schema))?;
         } else {
             break;
         }
@@ -238,18 +240,15 @@ pub(crate) fn parse_default_privileges(tokens: &mut TokenReader<'_>) -> Result<D
     };
     tokens.advance();
     let granted = to_whom(tokens, grant, words.privileges()?, option_for)?;
-    Ok(Definition::Rights(RightsChange::Defaults { roles, in_schema, kind, granted }))
+    Ok(Definition::Rights(RightsChange::Defaults { roles, schemas: in_schemas, kind, granted }))
 }
 
 /// # Errors
-/// 3F000 for a schema that users have no rights on; 0A000 for those of the system.
+/// 0A000 for a schema of the system.
 pub fn check_schema(schema: &str) -> Result<()> {
-    match schema {
-        "public" => Ok(()),
-        "pg_catalog" | "information_schema" | "keyspan" => {
-            Err(SqlError::unsupported(format!("GRANT and REVOKE in schema {schema}")))
-        }
-        _ => Err(SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist"))),
+    match Schema::named(schema) {
+        Schema::Public | Schema::Own(_) => Ok(()),
+        _ => Err(SqlError::unsupported(format!("GRANT and REVOKE in schema {schema}"))),
     }
 }
 

@@ -38,6 +38,7 @@ mod definition;
 pub mod grant;
 pub mod names;
 mod role;
+mod schema;
 mod sequence;
 mod type_name;
 mod view;

@@ -6,7 +6,7 @@ use crate::{
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
-use keyspan_pg::error::{Result, SqlError, SqlState};
+use keyspan_pg::error::{Result, SqlError};
 
 pub(crate) fn parse_truncate(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     tokens.expect_words("truncate")?;
@@ -65,30 +65,6 @@ pub(crate) fn parse_vacuum(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         })?;
     }
     Ok(Statement::Maintenance(if vacuum { Maintenance::Vacuum(tables) } else { Maintenance::Analyze(tables) }))
-}
-
-/// `CREATE SCHEMA`: the schemas are fixed.
-///
-/// # Errors
-/// 42P06 for a schema that exists, unless `IF NOT EXISTS`; 0A000 for any other.
-pub(crate) fn parse_create_schema(tokens: &mut TokenReader<'_>) -> Result<Statement> {
-    tokens.expect_words("schema")?;
-    let if_not_exists = tokens.words("if not exists");
-    let mut name = tokens.name()?;
-    if name == tokens.database() && tokens.token(&Token::Period) {
-        name = tokens.name()?;
-    }
-    if tokens.words("authorization") {
-        tokens.name()?;
-    }
-    if !["public", "pg_catalog", "information_schema"].contains(&name.as_str()) {
-        return Err(SqlError::unsupported("CREATE SCHEMA")
-            .with_hint("A database has one schema for tables: \"public\". Make a database, or give names a prefix."));
-    }
-    if if_not_exists {
-        return Ok(Statement::Maintenance(Maintenance::Schema(name)));
-    }
-    Err(SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")))
 }
 
 /// `LOCK [TABLE] [ONLY] name, … IN ACCESS SHARE MODE [NOWAIT]`

@@ -7,29 +7,24 @@ use keyspan_pg::{
     names::{RelationName, Schema},
 };
 
-/// A name behind a schema. Statements define and write relations of `public` and `pg_temp` only.
+/// A name behind a schema. Statements define and write relations of users' schemas only.
 ///
 /// # Errors
-/// 42501 for another schema, 3F000 for a schema that does not exist.
+/// 42501 for a schema of the server's.
 pub(crate) fn in_schema(schema: &str, name: &str) -> Result<RelationName> {
-    match Schema::of(schema) {
-        Some(known @ (Schema::Public | Schema::Temporary)) => return Ok(RelationName::within(known, name)),
-        Some(_) => {
-            let message = format!("permission denied for schema {schema}");
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
-                .with_detail("Its relations are made by the server, and can only be read."));
-        }
-        None => {}
+    let known = Schema::named(schema);
+    if known.is_of_users() {
+        return Ok(RelationName::within(known, name));
     }
-    let state = SqlState::INVALID_SCHEMA_NAME;
-    Err(SqlError::new(state, format!("schema \"{schema}\" does not exist"))
-        .with_hint("Tables are in the schema \"public\"."))
+    let message = format!("permission denied for schema {schema}");
+    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+        .with_detail("Its relations are made by the server, and can only be read."))
 }
 
 /// The name of the table that a statement writes.
 ///
 /// # Errors
-/// 42501 for a schema of the system, 3F000 for a schema that does not exist, 0A000 for another database.
+/// 42501 for a schema of the system, 0A000 for another database.
 pub fn table_name(name: &ObjectName) -> Result<RelationName> {
     let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(fold)).collect();
     match parts.as_deref() {

@@ -4,8 +4,10 @@ use crate::{
     ast::{
         definition::{AlterSequence, CreateSequence, Definition, DropTables},
         grant::Owned,
+        schema::Moved,
     },
     grant,
+    schema::set_schema,
     tokens::TokenReader,
     type_name::sql_type,
 };
@@ -28,6 +30,9 @@ pub(crate) fn parse_alter_sequence(tokens: &mut TokenReader<'_>) -> Result<Defin
     let name = tokens.table_name()?;
     if let Some(change) = grant::owner_to(tokens, || Owned::Sequence(name.clone(), if_exists))? {
         return Ok(change);
+    }
+    if let Some(moved) = set_schema(tokens, Moved::Sequence, (&name, if_exists))? {
+        return Ok(moved);
     }
     if !tokens.words("owned by") {
         return Err(SqlError::unsupported(format!("ALTER SEQUENCE … {}", tokens.head().to_uppercase())));

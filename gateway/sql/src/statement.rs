@@ -15,7 +15,7 @@ mod tests;
 use crate::{
     ast::{Statement, WithPart},
     comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto, role,
-    select_into, sequence, settings,
+    schema, select_into, sequence, settings,
     tokens::TokenReader,
     transaction, view, write,
 };
@@ -139,7 +139,9 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("alter", "table") => definition::parse_alter_table(tokens),
         ("alter", "system") => return maintenance::parse_alter_system(tokens),
         ("drop", "table") => definition::parse_drop_table(tokens),
-        ("create", "schema") => return maintenance::parse_create_schema(tokens),
+        ("create", "schema") => return schema::parse_create(tokens),
+        ("alter", "schema") => schema::parse_alter(tokens),
+        ("drop", "schema") => schema::parse_drop(tokens),
         ("create", "sequence") => sequence::parse_create_sequence(tokens),
         ("drop", "sequence") => sequence::parse_drop_sequence(tokens),
         ("create", "proto") => proto::parse_create_proto(tokens),

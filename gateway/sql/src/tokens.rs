@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::{
 };
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
-    names::{RelationName, TARGETS},
+    names::{RelationName, target_of},
     syntax::{balance::balance, dialect::BoundedDialect},
 };
 
@@ -81,7 +81,7 @@ impl<'a> TokenReader<'a> {
         for token in tokens {
             match &token.token {
                 Token::Whitespace(_) | Token::EOF => continue,
-                Token::Word(word) if TARGETS.contains(&word.value.as_str()) => {
+                Token::Word(word) if target_of(&word.value).is_some() => {
                     let message = format!("schema \"{}\" does not exist", word.value);
                     let error = SqlError::new(SqlState::INVALID_SCHEMA_NAME, message);
                     return Err(at(sql, token.span.start, error));

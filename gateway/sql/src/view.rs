@@ -4,11 +4,13 @@ use crate::{
     ast::{
         definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
         grant::Owned,
+        schema::Moved,
     },
     definition::{is_cascade, is_other_object},
     grant,
     names::as_temporary,
     query,
+    schema::set_schema,
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -73,6 +75,9 @@ pub(crate) fn parse_alter_view(tokens: &mut TokenReader<'_>) -> Result<Definitio
     let name = tokens.table_name()?;
     if let Some(owner) = grant::owner_to(tokens, || Owned::View(name.clone(), if_exists))? {
         return Ok(owner);
+    }
+    if let Some(moved) = set_schema(tokens, Moved::View, (&name, if_exists))? {
+        return Ok(moved);
     }
     let action = if tokens.words("rename to") {
         ViewAction::Rename(tokens.name()?)

@@ -2,6 +2,7 @@
 //! it was made or refused. Texts of definitions are left out, since defaults, checks and views may hold values.
 
 use super::tag;
+use crate::sql::ast::schema::SchemaChange;
 use crate::{
     audit::Event,
     pg::error::SqlError,
@@ -43,7 +44,15 @@ fn of(event: Event, definition: &Definition) -> Event {
         }
         Definition::Comment(comment) => match &comment.on {
             Commented::Table(name) | Commented::View(name) | Commented::Column(name, _) => one(event, name),
-            Commented::Database(name) => one(event, name),
+            Commented::Database(name) | Commented::Schema(name) => one(event, name),
+        },
+        Definition::Schema(change) => match change {
+            SchemaChange::Create { name, owner, .. } => {
+                event.names("objects", name.iter().cloned()).names("roles", owner.iter().map(role_name))
+            }
+            SchemaChange::Drop { names, .. } => event.names("objects", names.iter().cloned()),
+            SchemaChange::Rename { name, .. } => one(event, name),
+            SchemaChange::Move { name, .. } => one(event, name),
         },
         Definition::CreateDatabase { name, owner, source } => {
             let event = one(event, name).names("roles", owner.iter().map(role_name));
@@ -93,7 +102,7 @@ fn of_rights(event: Event, change: &RightsChange) -> Event {
         RightsChange::Owner(owned, to) => {
             let name = match owned {
                 Owned::Table(name, _) | Owned::View(name, _) | Owned::Sequence(name, _) => name.to_string(),
-                Owned::Database(name) => name.clone(),
+                Owned::Database(name) | Owned::Schema(name) => name.clone(),
             };
             event.names("objects", [name]).names("roles", [role_name(to)])
         }

@@ -10,6 +10,7 @@ use crate::{
 use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::{
     ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
+    rights::PUBLIC_SCHEMA,
     table::{ColumnDefault, DefaultValue, Identity},
 };
 
@@ -172,9 +173,9 @@ pub(super) fn with_sequences(
     let mut sequences: Vec<Sequence> = Vec::with_capacity(own.len());
     for (WithSequence { column, identity, name, options }, number) in own.iter().zip(first..) {
         let taken = |name: &str| {
-            let private = snapshot.private_of(tenant).is_some_and(|private| private.has(name));
+            let private = snapshot.private_of(tenant).is_some_and(|private| private.has_within(table.schema, name));
             private
-                || snapshot.table(name).is_some()
+                || (table.schema == PUBLIC_SCHEMA && snapshot.table(name).is_some())
                 || sequences.iter().any(|other| other.name == name)
                 || name == table.name
         };
@@ -184,7 +185,7 @@ pub(super) fn with_sequences(
         let name = name.clone().or_else(|| names.find(|name| !taken(name))).unwrap_or(base);
         let mut sequence = Sequence::define(number, &name, options)?;
         let id = table.column(column).map(|column| column.id).unwrap_or_default();
-        sequence.owner = Some((table.id, id));
+        (sequence.owner, sequence.schema) = (Some((table.id, id)), table.schema);
         let default = ColumnDefault { sql: dml::next_sql(&name), value: DefaultValue::Next(sequence.id) };
         table = table.set_default(column, Some(default))?.set_identity(column, *identity)?;
         sequences.push(sequence);

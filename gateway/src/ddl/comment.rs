@@ -28,6 +28,10 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
     }
     match &said.on {
         Commented::Database(name) => on_database(session, name, text).await,
+        Commented::Schema(_) if session.identity.operator => {
+            Err(SqlError::unsupported("COMMENT ON SCHEMA in the operator's database"))
+        }
+        Commented::Schema(name) => super::schema::comment(session, name, text.as_ref()).await,
         Commented::Table(name) => match found(session, name)? {
             (place, Found::Table(table)) => on_table(session, place, &table, None, text).await,
             _ => Err(SqlError { hint: None, ..wrong_kind(name, "table") }),
@@ -56,7 +60,7 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
 }
 
 fn found(session: &Session, name: &RelationName) -> Result<(Schema, Found)> {
-    session.find(name).ok_or_else(|| name.missing("relation"))
+    session.find(name).ok_or_else(|| session.missing(name, "relation"))
 }
 
 async fn on_database(session: &mut Session, name: &str, text: &Option<String>) -> Result<()> {
@@ -90,7 +94,7 @@ async fn on_table(
         let now = snapshot.private_of(Some(&tenant)).and_then(|own| own.tables.get(&id)).ok_or_else(gone)?;
         Ok(vec![PrivateEdit::AlterTable(Box::new((now.as_ref().clone(), commented(now))))])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }
 
 async fn on_view(
@@ -109,5 +113,5 @@ async fn on_view(
         let after = SqlView { comments: before.comments.with(column, text.clone()), ..before.clone() };
         Ok(vec![PrivateEdit::AlterView(Box::new((before, after)))])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }

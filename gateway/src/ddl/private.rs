@@ -1,6 +1,6 @@
 //! Private tables: what a tenant's own roles define in its database.
 //!
-//! Whoever may CREATE in the schema `public` may define tables; they belong to the role that made them, which may change
+//! Whoever may CREATE in a schema may define tables there; they belong to the role that made them, which may change
 //! and drop them. Shared tables are there too, by the same names: they are the operator's.
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     table::{cascading, definition_of, passed_over, settle},
 };
 use crate::{
+    lookup,
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
@@ -37,13 +38,13 @@ const STORAGE_PARAMETERS: [&str; 8] = [
 ];
 
 pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Result<()> {
-    let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
-    check_on_commit(place, create.on_commit)?;
-    if create.if_not_exists && is_there(session, place, &create.name) {
+    let place = session.place_of(&create.name)?;
+    check_on_commit(&place, create.on_commit)?;
+    if create.if_not_exists && is_there(session, &place, &create.name) {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
-    check_create(session, place)?;
+    check_create(session, &place)?;
     let options = without_storage_parameters(session, &create.options);
     let (tenant, plain) = (tenant(session)?.0, CreateTable { options, ..create.clone() });
     let definition = |snapshot: &Snapshot| definition_of(&plain, snapshot, Some(&tenant));
@@ -51,11 +52,12 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     let given = ColumnClauses::of(session, create, &draft).await?;
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(FIRST_OID));
-        let (table, sequences) =
-            given.put(Table::define_private(id, &definition(snapshot)?)?, snapshot, Some(&tenant))?;
+        let mut table = Table::define_private(id, &definition(snapshot)?)?;
+        table.schema = schema_oid(snapshot, &tenant, &place)?;
+        let (table, sequences) = given.put(table, snapshot, Some(&tenant))?;
         Ok([PrivateEdit::CreateTable(Box::new(table))].into_iter().chain(sequences).collect())
     };
-    change_in(session, place, edit).await?;
+    change_in(session, &place, edit).await?;
     if place == Schema::Temporary {
         session.on_commit(&create.name, create.on_commit);
     }
@@ -63,13 +65,23 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
 }
 
 /// Whether a schema has a relation of a name.
-pub(crate) fn is_there(session: &Session, place: Schema, name: &str) -> bool {
-    session.find(&RelationName::within(place, name)).is_some()
+pub(crate) fn is_there(session: &Session, place: &Schema, name: &str) -> bool {
+    let name = RelationName::within(place.clone(), name);
+    session.find(&name).is_some() || session.find_sequence(&name).is_some()
+}
+
+/// The OID of a schema in which something is made.
+///
+/// # Errors
+/// [`NoSchema`](ErrorKind::NoSchema).
+pub(crate) fn schema_oid(snapshot: &Snapshot, tenant: &TenantId, place: &Schema) -> keyspan_catalog::Result<u32> {
+    let missing = || Error::new(ErrorKind::NoSchema, format!("schema \"{}\" does not exist", place.name()));
+    lookup::schema_oid(snapshot, Some(tenant), place).ok_or_else(missing)
 }
 
 /// 42P16 for what only a temporary table can have.
-pub(crate) fn check_on_commit(place: Schema, on_commit: Option<OnCommit>) -> Result<()> {
-    if on_commit.is_none() || place == Schema::Temporary {
+pub(crate) fn check_on_commit(place: &Schema, on_commit: Option<OnCommit>) -> Result<()> {
+    if on_commit.is_none() || *place == Schema::Temporary {
         return Ok(());
     }
     let message = "ON COMMIT can only be used on temporary tables";
@@ -82,7 +94,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(alter.name.missing("relation"));
+        return Err(session.missing(&alter.name, "relation"));
     };
     check_owner(session, &table, false)?;
     let mut actions = Vec::with_capacity(alter.actions.len());
@@ -113,7 +125,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     };
     if place == Schema::Temporary {
         if derive(&session.temporary_snapshot())?.asks() == RowEffect::Nothing {
-            return change_in(session, place, |snapshot| derive(snapshot)?.edits()).await;
+            return change_in(session, &place, |snapshot| derive(snapshot)?.edits()).await;
         }
         return Err(SqlError::unsupported("a change of a temporary table that asks something of its rows")
             .with_hint("CREATE TEMP TABLE … AS makes another one of its rows."));
@@ -139,22 +151,22 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
             }
             None if super::view::is_view(session, name) => return Err(super::view::wrong_kind(name, "table")),
             None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
-            None => return Err(name.missing("table")),
+            None => return Err(session.missing(name, "table")),
         }
     }
     let (temporary, permanent): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(place, _)| *place == Schema::Temporary);
     for (place, found) in [(Schema::Public, permanent), (Schema::Temporary, temporary)] {
         if !found.is_empty() {
-            drop_from(session, place, &found.into_iter().map(|(_, table)| table).collect::<Vec<_>>(), drop.cascade)
+            drop_from(session, &place, &found.into_iter().map(|(_, table)| table).collect::<Vec<_>>(), drop.cascade)
                 .await?;
         }
     }
     Ok(())
 }
 
-/// Drops tables of a schema.
-async fn drop_from(session: &mut Session, place: Schema, tables: &[Arc<Table>], cascade: bool) -> Result<()> {
+/// Drops tables, permanent or temporary ones.
+async fn drop_from(session: &mut Session, place: &Schema, tables: &[Arc<Table>], cascade: bool) -> Result<()> {
     let tenant = tenant(session)?.0;
     let named: BTreeSet<u32> = tables.iter().map(|table| table.id.0).collect();
     let gone = if cascade { super::view::cascade(session, named.iter().copied(), None) } else { BTreeSet::new() };
@@ -164,7 +176,7 @@ async fn drop_from(session: &mut Session, place: Schema, tables: &[Arc<Table>], 
         let views = views.iter().map(|view| PrivateEdit::DropView(view.id));
         Ok(tables.iter().map(|table| PrivateEdit::DropTable(table.id)).chain(sequences).chain(views).collect())
     };
-    if place == Schema::Temporary {
+    if *place == Schema::Temporary {
         return session.define_temporary(edit).await;
     }
     let before = session.drop_temporary_views(&gone).await?;
@@ -192,17 +204,18 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
         return Err(SqlError::unsupported("CREATE SEQUENCE in the operator's database")
             .with_hint("A sequence belongs to a tenant: create it in the tenant's database."));
     }
-    let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
-    super::view::permanent(session, &create.name, "CREATE TEMPORARY SEQUENCE")?;
-    let there = snapshot.private_of(Some(&tenant)).is_some_and(|private| private.has(&create.name));
-    if create.if_not_exists && (there || snapshot.table(&create.name).is_some()) {
+    let tenant = tenant(session)?.0;
+    let place = super::view::permanent(session, &create.name, "CREATE TEMPORARY SEQUENCE")?;
+    if create.if_not_exists && is_there(session, &place, &create.name) {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
-    session.check_create()?;
+    session.check_create(&place)?;
     let edit = |snapshot: &Snapshot| {
         let id = snapshot.next_oid.max(FIRST_OID);
-        Ok(vec![PrivateEdit::CreateSequence(Sequence::define(id, &create.name, &create.options)?)])
+        let schema = schema_oid(snapshot, &tenant, &place)?;
+        let sequence = Sequence::define(id, &create.name, &create.options)?;
+        Ok(vec![PrivateEdit::CreateSequence(Sequence { schema, ..sequence })])
     };
     change(session, edit).await
 }
@@ -211,19 +224,16 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     if session.identity.operator {
         return Err(SqlError::unsupported("DROP SEQUENCE in the operator's database"));
     }
-    let (tenant, snapshot) = (tenant(session)?.0, session.catalog_snapshot());
+    let tenant = tenant(session)?.0;
     let mut names = Vec::new();
     for name in &drop.names {
-        let in_reach = name.schema.unwrap_or(Schema::Public) == Schema::Public
-            && (name.schema.is_some() || session.search_path().named().contains(&Schema::Public));
-        let own = snapshot.private_of(Some(&tenant)).filter(|_| in_reach);
-        match own.and_then(|private| private.sequence(name)) {
+        match session.find_sequence(name) {
             Some(sequence) => {
                 session.check_owner(sequence.id, true)?;
-                names.push(name);
+                names.push((name, sequence.id));
             }
             None if drop.if_exists => skipped(session, &format!("sequence \"{name}\" does not exist")),
-            None => return Err(name.missing("sequence")),
+            None => return Err(session.missing(name, "sequence")),
         }
     }
     if names.is_empty() {
@@ -231,9 +241,9 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     }
     let edit = |snapshot: &Snapshot| {
         let private = snapshot.private_of(Some(&tenant));
-        let one = |name: &&RelationName| {
+        let one = |(name, id): &(&RelationName, u32)| {
             let sequence = private
-                .and_then(|private| private.sequence(name))
+                .and_then(|private| private.sequences.get(id))
                 .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("sequence \"{name}\" does not exist")))?;
             let uses = |table: &&Arc<Table>| {
                 let defaults = table.columns.iter().filter_map(|column| column.default.as_ref());
@@ -293,17 +303,17 @@ pub(super) fn owned_by(maker: Option<u32>, mut edits: Vec<PrivateEdit>) -> Vec<P
 }
 
 /// Checks that the session may make a relation in a schema: everybody may make temporary ones.
-pub(crate) fn check_create(session: &Session, place: Schema) -> Result<()> {
-    if place == Schema::Temporary { Ok(()) } else { session.check_create() }
+pub(crate) fn check_create(session: &Session, place: &Schema) -> Result<()> {
+    if *place == Schema::Temporary { Ok(()) } else { session.check_create(place) }
 }
 
-/// Makes a change of what the tenant has in `public`, or of what the session has for itself.
+/// Makes a change of what the tenant has, or of what the session has for itself.
 pub(crate) async fn change_in(
     session: &mut Session,
-    place: Schema,
+    place: &Schema,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
 ) -> Result<()> {
-    if place == Schema::Temporary { session.define_temporary(derive).await } else { change(session, derive).await }
+    if *place == Schema::Temporary { session.define_temporary(derive).await } else { change(session, derive).await }
 }
 
 /// The tenant of the session and its number.

@@ -6,7 +6,10 @@ use super::{
     skipped,
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        names::Schema,
+    },
     session::Session,
     sql::ast::definition::{ColumnClause, CreateProto},
 };
@@ -33,7 +36,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateProto) -> Resul
     let tenant = tenant(session)?.0;
     match own(&session.catalog_snapshot(), &tenant).and_then(|own| named(own, &create.name)) {
         Some(old) if create.or_replace => session.check_owner(old.id, false)?,
-        _ => session.check_create()?,
+        _ => session.check_create(&Schema::Public)?,
     }
     let none = Descriptors::new();
     let edit = |snapshot: &Snapshot| {

@@ -51,7 +51,7 @@ impl Alteration {
         (name, id): (&str, TableId),
         actions: &[Settled],
     ) -> keyspan_catalog::Result<Self> {
-        let found = snapshot.table_in(Some(tenant), name).filter(|found| found.id == id);
+        let found = snapshot.table_of(Some(tenant), id);
         let before =
             found.ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation \"{name}\" does not exist")))?;
         let after = actions.iter().try_fold(before.as_ref().clone(), |table, action| apply(&table, action))?;

@@ -19,7 +19,7 @@ use crate::{
 };
 use keyspan_catalog::{
     AclItem, Edit, Error, ErrorKind, ObjectKind, PrivateEdit, Privileges, Relation, Snapshot, TableId, TenantId,
-    rights::{DATABASE_OWNER, ListChange, ListOf, OPERATORS, PREDEFINED, PUBLIC, PUBLIC_SCHEMA, best_grantor},
+    rights::{DATABASE_OWNER, ListChange, ListOf, OPERATORS, PREDEFINED, PUBLIC, best_grantor},
 };
 use std::collections::BTreeSet;
 
@@ -31,13 +31,14 @@ use std::collections::BTreeSet;
 pub(super) async fn change(session: &mut Session, change: &RightsChange) -> Result<()> {
     match change {
         RightsChange::Privileges(granted, on) => on_objects(session, granted, on).await,
-        RightsChange::Defaults { roles, in_schema, kind, granted } => {
-            defaults(session, roles, (*in_schema, *kind), granted).await
+        RightsChange::Defaults { roles, schemas, kind, granted } => {
+            defaults(session, roles, (schemas, *kind), granted).await
         }
         RightsChange::Membership { grant, roles, members, admin } => {
             membership::change(session, *grant, (roles, members), *admin).await
         }
         RightsChange::Owner(Owned::Database(name), to) => database_owner(session, name, to).await,
+        RightsChange::Owner(Owned::Schema(name), to) => schema_owner(session, name, to).await,
         RightsChange::Owner(Owned::Table(name, if_exists) | Owned::View(name, if_exists), to) => {
             let wanted = if matches!(change, RightsChange::Owner(Owned::View(..), _)) { "view" } else { "table" };
             relation_owner(session, name, *if_exists, to, wanted).await
@@ -61,6 +62,7 @@ pub(super) fn tag(change: &RightsChange) -> &'static str {
         RightsChange::Owner(Owned::View(..), _) => "ALTER VIEW",
         RightsChange::Owner(Owned::Sequence(..), _) => "ALTER SEQUENCE",
         RightsChange::Owner(Owned::Database(_), _) => "ALTER DATABASE",
+        RightsChange::Owner(Owned::Schema(_), _) => "ALTER SCHEMA",
         RightsChange::Reassign(..) => "REASSIGN OWNED",
     }
 }
@@ -147,27 +149,23 @@ fn objects(session: &Session, snapshot: &Snapshot, tenant: &TenantId, on: &Grant
     let own = snapshot.private_of(Some(tenant));
     Ok(match on {
         GrantedOn::Nothing => Vec::new(),
-        GrantedOn::Schemas(names) => {
-            names.iter().try_for_each(|name| check_schema(name))?;
-            vec![PUBLIC_SCHEMA]
-        }
+        GrantedOn::Schemas(names) => schema_oids(snapshot, tenant, names)?,
         GrantedOn::All(kind, schemas) => {
-            schemas.iter().try_for_each(|name| check_schema(name))?;
-            match kind {
+            let schemas = schema_oids(snapshot, tenant, schemas)?;
+            let all: Vec<u32> = match kind {
                 ObjectKind::Sequence => own.into_iter().flat_map(|own| own.sequences.keys().copied()).collect(),
                 _ => {
                     let tables = snapshot.tables_in(Some(tenant)).map(|table| table.id.0);
                     tables.chain(snapshot.views_in(Some(tenant)).map(|view| view.id)).collect()
                 }
-            }
+            };
+            all.into_iter().filter(|oid| schemas.contains(&snapshot.schema_of(Some(tenant), *oid))).collect()
         }
-        GrantedOn::Relations(names) => {
-            names.iter().map(|name| relation(session, snapshot, tenant, name)).collect::<Result<_>>()?
-        }
+        GrantedOn::Relations(names) => names.iter().map(|name| relation(session, name)).collect::<Result<_>>()?,
         GrantedOn::Sequences(names) => names
             .iter()
             .map(|name| {
-                let oid = relation(session, snapshot, tenant, name)?;
+                let oid = relation(session, name)?;
                 if snapshot.kind_of(tenant, oid) == ObjectKind::Sequence {
                     return Ok(oid);
                 }
@@ -177,17 +175,27 @@ fn objects(session: &Session, snapshot: &Snapshot, tenant: &TenantId, on: &Grant
     })
 }
 
-/// The OID of a relation of `public`.
-fn relation(session: &Session, snapshot: &Snapshot, tenant: &TenantId, name: &RelationName) -> Result<u32> {
+/// The OIDs of schemas with rights.
+///
+/// # Errors
+/// 3F000 for one that does not exist; 0A000 for one of the system.
+fn schema_oids(snapshot: &Snapshot, tenant: &TenantId, names: &[String]) -> Result<Vec<u32>> {
+    let one = |name: &String| {
+        check_schema(name)?;
+        snapshot.schema_in(Some(tenant), name).ok_or_else(|| Schema::named(name).missing())
+    };
+    names.iter().map(one).collect()
+}
+
+/// The OID of a relation that is not temporary.
+fn relation(session: &Session, name: &RelationName) -> Result<u32> {
     match session.find(name) {
         Some((Schema::Temporary, _)) => Err(SqlError::unsupported("rights on what is temporary")),
         Some((_, Found::Table(table))) => Ok(table.id.0),
         Some((_, Found::View(view))) => Ok(view.id),
         None => {
-            let own = snapshot.private_of(Some(tenant));
-            let in_reach = name.schema.unwrap_or(Schema::Public) == Schema::Public;
-            let sequence = own.filter(|_| in_reach).and_then(|own| own.sequence(name));
-            sequence.map(|sequence| sequence.id).ok_or_else(|| name.missing("relation"))
+            let sequence = session.find_sequence(name);
+            sequence.map(|sequence| sequence.id).ok_or_else(|| session.missing(name, "relation"))
         }
     }
 }
@@ -209,7 +217,7 @@ fn grantable(
         let of = match kind {
             ObjectKind::Relation => "table",
             ObjectKind::Sequence => "sequence",
-            ObjectKind::Schema => "schema",
+            ObjectKind::Schema | ObjectKind::OwnSchema => "schema",
         };
         let message = format!("invalid privilege type {name} for {of}");
         return Err(SqlError::new(SqlState::INVALID_GRANT_OPERATION, message));
@@ -251,7 +259,7 @@ fn warn(session: &mut Session, grant: bool, nothing: bool, object: &str) {
 async fn defaults(
     session: &mut Session,
     roles: &[RoleSpec],
-    (in_schema, kind): (bool, ObjectKind),
+    (schemas, kind): (&[String], ObjectKind),
     granted: &Granted,
 ) -> Result<()> {
     let tenant = tenant_of(session, "ALTER DEFAULT PRIVILEGES")?;
@@ -273,12 +281,17 @@ async fn defaults(
         }
     }
     let grantees = role_oids(session, &snapshot, &granted.roles)?;
+    let schemas: Vec<Option<u32>> = match schemas {
+        [] => vec![None],
+        schemas => schema_oids(&snapshot, &tenant, schemas)?.into_iter().map(Some).collect(),
+    };
     let changes: Vec<PrivateEdit> = makers
         .iter()
         .flat_map(|role| grantees.iter().map(move |grantee| (*role, *grantee)))
-        .map(|(role, grantee)| {
+        .flat_map(|(role, grantee)| {
             let change = list_change(granted, item(grantee, role, privileges, granted));
-            PrivateEdit::ChangeList(ListOf::Default { role, kind, in_schema }, change)
+            let of = schemas.iter().map(move |in_schema| ListOf::Default { role, kind, in_schema: *in_schema });
+            of.map(move |of| PrivateEdit::ChangeList(of, change))
         })
         .collect();
     private::change(session, |_| Ok(changes.clone())).await
@@ -298,8 +311,10 @@ async fn relation_owner(
 ) -> Result<()> {
     let tenant = tenant_of(session, "OWNER TO")?;
     let snapshot = session.catalog_snapshot();
-    let oid = match relation(session, &snapshot, &tenant, name) {
-        Err(error) if error.state == SqlState::UNDEFINED_TABLE && if_exists => {
+    let oid = match relation(session, name) {
+        Err(error)
+            if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(&error.state) && if_exists =>
+        {
             super::skipped(session, &format!("relation \"{name}\" does not exist"));
             return Ok(());
         }
@@ -312,7 +327,7 @@ async fn relation_owner(
         return Ok(());
     }
     session.check_owner(oid, false)?;
-    check_new_owner(session, &tenant, owner)?;
+    check_new_owner(session, &tenant, owner, snapshot.schema_of(Some(&tenant), oid))?;
     let edit = |snapshot: &Snapshot| {
         let own = snapshot.private_of(Some(&tenant));
         if !own.is_some_and(|own| own.has_oid(oid)) {
@@ -369,9 +384,10 @@ fn check_role(snapshot: &Snapshot, oid: u32) -> Result<()> {
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("role \"{name}\" cannot own objects")))
 }
 
-fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32) -> Result<()> {
+/// The new owner of a relation has to be one that may make it in its schema.
+fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32, schema: u32) -> Result<()> {
     let Some((me, _)) = session.limited() else { return Ok(()) };
-    let newest = session.instance.catalog.snapshot();
+    let newest = session.deciding(tenant, schema);
     if newest.is_operator(me) {
         return Ok(());
     }
@@ -379,10 +395,30 @@ fn check_new_owner(session: &Session, tenant: &TenantId, owner: u32) -> Result<(
         let message = format!("must be member of role \"{}\"", newest.role_name(owner));
         return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
-    if newest.rights_of(tenant, owner, PUBLIC_SCHEMA).0.has(Privileges::CREATE) {
+    if newest.rights_of(tenant, owner, schema).0.has(Privileges::CREATE) {
         return Ok(());
     }
-    Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema public"))
+    Err(rights::denied(&newest, tenant, schema))
+}
+
+/// `ALTER SCHEMA … OWNER TO`
+async fn schema_owner(session: &mut Session, name: &str, to: &RoleSpec) -> Result<()> {
+    let tenant = tenant_of(session, "OWNER TO")?;
+    let (oid, snapshot) = (super::schema::own(session, name, "ALTER SCHEMA")?, session.catalog_snapshot());
+    let owner = role_oid(session, &snapshot, to)?;
+    check_role(&snapshot, owner)?;
+    if snapshot.owner_of(Some(&tenant), oid) == owner {
+        return Ok(());
+    }
+    session.check_owner(oid, false)?;
+    if let Some((me, _)) = session.limited()
+        && !snapshot.has_rights_of(Some(&tenant), me, owner)
+    {
+        let message = format!("must be member of role \"{}\"", snapshot.role_name(owner));
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    super::schema::check_may_create(session)?;
+    private::change(session, |_| Ok(vec![PrivateEdit::SetOwner(BTreeSet::from([oid]), owner)])).await
 }
 
 async fn database_owner(session: &mut Session, name: &str, to: &RoleSpec) -> Result<()> {

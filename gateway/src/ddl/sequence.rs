@@ -18,7 +18,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(alter.name.missing("relation"));
+        return Err(session.missing(&alter.name, "relation"));
     };
     session.check_owner(sequence.id, false)?;
     if is_of_identity(&session.catalog_snapshot(), session, &sequence)? {
@@ -32,15 +32,10 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
     private::change(session, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await
 }
 
-/// The sequence of a name in the tenant's schema `public`.
+/// The sequence of a name.
 fn find(session: &Session, name: &RelationName) -> Result<Option<Arc<Sequence>>> {
-    let tenant = private::tenant(session)?.0;
-    let in_reach = name.schema.unwrap_or(Schema::Public) == Schema::Public
-        && (name.schema.is_some() || session.search_path().named().contains(&Schema::Public));
-    let snapshot = session.catalog_snapshot();
-    let own = snapshot.private_of(Some(&tenant)).filter(|_| in_reach);
-    match own.and_then(|own| own.sequence(name)) {
-        Some(sequence) => Ok(Some(sequence.clone())),
+    match session.find_sequence(name) {
+        Some(sequence) => Ok(Some(sequence)),
         None if session.find(name).is_some() => {
             let message = format!("cannot open relation \"{}\"", name.name);
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail("It is not a sequence."))
@@ -61,7 +56,7 @@ fn is_of_identity(snapshot: &Snapshot, session: &Session, sequence: &Sequence) -
 fn owner(session: &Session, sequence: &Sequence, name: &RelationName, column: &str) -> Result<(TableId, u16)> {
     let wrong = |message: &str| Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
     let table: Arc<Table> = match session.find(name) {
-        Some((Schema::Public, Found::Table(table))) => table,
+        Some((place, Found::Table(table))) if place != Schema::Temporary && table.schema == sequence.schema => table,
         Some((_, Found::Table(_))) => return wrong("sequence must be in same schema as table it is linked to"),
         Some((_, Found::View(_))) => {
             let message = format!("sequence cannot be owned by relation \"{}\"", name.name);

@@ -4,7 +4,7 @@
 //! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
 use super::{
-    private::{change, change_in, check_create, tenant},
+    private::{change, change_in, check_create, schema_oid, tenant},
     skipped,
 };
 use crate::lookup;
@@ -20,8 +20,8 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast;
 use keyspan_catalog::{
-    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Relation, Snapshot, SqlView, TenantId, snapshot::FIRST_OID,
-    sql_view,
+    Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Relation, Snapshot, SqlView, TenantId,
+    rights::PUBLIC_SCHEMA, snapshot::FIRST_OID, sql_view,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     check_tenants(session, "CREATE VIEW")?;
     let view = session.view().await?;
     let tenant = tenant(session)?.0;
-    let mut place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
+    let mut place = session.place_of(&create.name)?;
     let database = session.identity.database.clone();
     let mut query = ast::Statement::Query(create.query.clone());
     session.query(view.clone())?.write_out(&mut query).await?;
@@ -45,8 +45,8 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
         }
         place = Schema::Temporary;
     }
-    check_create(session, place)?;
-    let there = view.find(&RelationName::within(place, create.name.name.as_str()));
+    check_create(session, &place)?;
+    let there = view.find(&RelationName::within(place.clone(), create.name.name.as_str()));
     if let Some((_, Relation::View(old))) = there.as_ref().filter(|_| create.or_replace) {
         session.check_owner(old.id, false)?;
     }
@@ -56,6 +56,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     let mut draft = SqlView {
         id: FIRST_OID,
         name: create.name.name.clone(),
+        schema: PUBLIC_SCHEMA,
         columns: Vec::new(),
         sql,
         uses: uses.clone(),
@@ -67,7 +68,9 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     draft.columns = views::columns(&plan, &create.columns).await?;
     draft = draft.rename(&create.name)?;
     let edit = |snapshot: &Snapshot| {
-        let old = snapshot.view_in(Some(&tenant), &draft.name).filter(|_| create.or_replace);
+        let draft = SqlView { schema: schema_oid(snapshot, &tenant, &place)?, ..draft.clone() };
+        let own = snapshot.private_of(Some(&tenant)).filter(|_| create.or_replace);
+        let old = own.and_then(|own| own.view_within(draft.schema, &draft.name));
         Ok(vec![match old {
             Some(old) => {
                 old.check_replaced_by(&draft)?;
@@ -81,27 +84,28 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
             }
         }])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()> {
     check_tenants(session, "ALTER VIEW")?;
     let tenant = tenant(session)?.0;
-    let place = match session.find(&alter.name) {
+    let (place, id) = match session.find(&alter.name) {
         Some((place, Found::View(view))) => {
             session.check_owner(view.id, false)?;
-            place
+            (place, view.id)
         }
         Some(_) => return Err(wrong_kind(&alter.name, "view")),
         None if alter.if_exists => {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        None => return Err(alter.name.missing("relation")),
+        None => return Err(session.missing(&alter.name, "relation")),
     };
     let edit = |snapshot: &Snapshot| {
         let before = snapshot
-            .view_in(Some(&tenant), &alter.name)
+            .private_of(Some(&tenant))
+            .and_then(|own| own.views.get(&id))
             .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation \"{}\" does not exist", alter.name)))?;
         let after = match &alter.action {
             ViewAction::Rename(to) => before.rename(to)?,
@@ -109,7 +113,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()
         };
         Ok(vec![PrivateEdit::AlterView(Box::new((before.as_ref().clone(), after)))])
     };
-    change_in(session, place, edit).await
+    change_in(session, &place, edit).await
 }
 
 /// Whether `ALTER TABLE` names a view.
@@ -117,14 +121,14 @@ pub(super) fn is_view(session: &Session, name: &RelationName) -> bool {
     matches!(session.find(name), Some((_, Found::View(_))))
 }
 
-/// Refuses what would be temporary and cannot be.
+/// The schema of what cannot be temporary.
 ///
 /// # Errors
 /// 0A000; what the search path says against making anything.
-pub(super) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<()> {
-    match name.schema.map_or_else(|| session.search_path().first(), Ok)? {
+pub(super) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<Schema> {
+    match session.place_of(name)? {
         Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary.")),
-        _ => Ok(()),
+        place => Ok(place),
     }
 }
 
@@ -150,7 +154,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
             }
             Some(_) => return Err(wrong_kind(name, "view")),
             None if drop.if_exists => skipped(session, &format!("view \"{name}\" does not exist")),
-            None => return Err(name.missing("view")),
+            None => return Err(session.missing(name, "view")),
         }
     }
     if views.is_empty() {
@@ -203,7 +207,7 @@ pub(super) async fn drop_shared(session: &mut Session, table: u32, columns: Opti
             Ok(Edit::ChangePrivate(tenant.id.clone(), tenant.oid, drops))
         };
         catalog.commit(edit).await?;
-        tell(session, &views);
+        tell_views(session, &views);
     }
     Ok(())
 }
@@ -220,10 +224,21 @@ pub(super) fn cascade(
     relations: impl IntoIterator<Item = u32>,
     columns: Option<&BTreeSet<u16>>,
 ) -> BTreeSet<u32> {
+    let views = cascaded(session, &relations.into_iter().collect(), columns);
+    tell_views(session, &views);
+    let snapshot = session.catalog_snapshot();
+    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)).collect()
+}
+
+/// The views that go with relations, or with columns of them, temporary ones too.
+pub(super) fn cascaded(
+    session: &Session,
+    relations: &BTreeSet<u32>,
+    columns: Option<&BTreeSet<u16>>,
+) -> Vec<Arc<SqlView>> {
     let snapshot = session.catalog_snapshot();
     let permanent = snapshot.private_of(session.identity.rows.tenant());
     let all = permanent.map_or_else(|| snapshot.temporary.as_ref().clone(), |own| own.union(&snapshot.temporary));
-    let relations: BTreeSet<u32> = relations.into_iter().collect();
     let mut views: Vec<Arc<SqlView>> = Vec::new();
     for view in relations.iter().flat_map(|relation| match columns {
         Some(columns) => dependents_of_columns(&all, *relation, columns),
@@ -233,19 +248,30 @@ pub(super) fn cascade(
             views.push(view);
         }
     }
-    tell(session, &views);
-    views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)).collect()
+    views
 }
 
-/// Tells the client what goes along.
-fn tell(session: &mut Session, views: &[Arc<SqlView>]) {
+/// Tells the client which views go along.
+fn tell_views(session: &mut Session, views: &[Arc<SqlView>]) {
+    let all: Vec<_> = views.iter().map(|view| ("view", view.id)).collect();
+    tell(session, &all);
+}
+
+/// Tells the client what goes along: kinds and OIDs.
+pub(super) fn tell(session: &mut Session, gone: &[(&str, u32)]) {
     let snapshot = session.catalog_snapshot();
-    let line = |view: &Arc<SqlView>| {
-        let hidden = !snapshot.temporary.has_oid(view.id) && snapshot.temporary.has(&view.name);
-        let schema = if hidden { "public." } else { "" };
-        format!("drop cascades to view {schema}{}", view.name)
+    let line = |(kind, oid): &(&str, u32)| {
+        let tenant = session.identity.rows.tenant();
+        let relation = snapshot.relation(tenant, *oid).map(|found| found.name().to_owned());
+        let sequence = || snapshot.sequence_of(tenant, *oid).map(|sequence| sequence.name.clone());
+        let name = RelationName::bare(relation.or_else(sequence).unwrap_or_default());
+        let found = session.find(&name).map(|(_, found)| found.oid());
+        let visible = found.or_else(|| session.find_sequence(&name).map(|sequence| sequence.id)) == Some(*oid);
+        let schema = lookup::schema_of(&snapshot, tenant, *oid);
+        let within = if visible { String::new() } else { format!("{}.", schema.name()) };
+        format!("drop cascades to {kind} {within}{name}")
     };
-    let lines: Vec<String> = views.iter().map(line).collect();
+    let lines: Vec<String> = gone.iter().map(line).collect();
     let notice = |message: String| SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message);
     match lines.as_slice() {
         [] => {}

@@ -9,7 +9,7 @@ use crate::{
         error::Result,
         functions::subscript_assignment::{ELEMENT, SLICE},
         ident::quoted,
-        names::{RelationName, TARGETS},
+        names::{self, RelationName},
         types,
     },
 };
@@ -60,8 +60,9 @@ pub(crate) fn all_items(target: &Target, table: &Ident) -> Vec<Expr> {
 pub(crate) fn read(target: &Target, table: &TableWithJoins, called: &Ident) -> TableWithJoins {
     let mut table = table.clone();
     if let TableFactor::Table { name, alias, .. } = &mut table.relation {
-        let schema = TARGETS[2 * usize::from(target.hidden_key.is_some()) + usize::from(target.temporary)];
-        let parts = [quoted(schema), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
+        let of = (!target.temporary).then_some(target.table.schema);
+        let schema = names::target(of, target.hidden_key.is_some());
+        let parts = [quoted(&schema), quoted(&target.table.name)].map(ObjectNamePart::Identifier);
         *name = ObjectName(parts.to_vec());
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: called.clone(), columns: Vec::new(), at: None });
     }

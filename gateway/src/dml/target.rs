@@ -2,6 +2,7 @@
 
 use super::{assign::assign_row, defaults::parsed};
 use crate::{
+    lookup,
     pg::{
         datetime::OwnedInput,
         error::{Result, SqlError, SqlState},
@@ -34,6 +35,8 @@ pub(crate) struct Target {
     pub(crate) hidden_key: Option<TargetColumn>,
     /// Whether it is one of the session's temporary tables.
     pub(crate) temporary: bool,
+    /// Its schema.
+    schema: Schema,
     /// How texts are read as values of its columns.
     pub(crate) input: OwnedInput,
     /// Whether the operator sees it, with the tenant as the first part of its key.
@@ -134,13 +137,13 @@ impl Target {
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
         let input = view.input.clone();
-        Self { table: table.clone(), key, columns, hidden_key, temporary, input, operator }
+        let schema = lookup::schema_of(&view.snapshot, view.rows.tenant(), table.id.0);
+        Self { table: table.clone(), key, columns, hidden_key, temporary, schema, input, operator }
     }
 
     /// Its name, with its schema.
     pub(crate) fn name(&self) -> RelationName {
-        let schema = if self.temporary { Schema::Temporary } else { Schema::Public };
-        RelationName::within(schema, self.table.name.as_str())
+        RelationName::within(self.schema.clone(), self.table.name.as_str())
     }
 
     /// The place of a column in [`columns`](Self::columns).

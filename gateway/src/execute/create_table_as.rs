@@ -11,7 +11,7 @@
 
 use crate::{
     ddl::{
-        private::{change_in, check_create, check_on_commit, is_there, tenant, without_storage_parameters},
+        private::{change_in, check_create, check_on_commit, is_there, schema_oid, tenant, without_storage_parameters},
         skipped,
         table::pairs,
     },
@@ -96,10 +96,9 @@ async fn create_and_fill(
 ) -> Result<Option<u64>> {
     let (owner, oid) = tenant(session)?;
     let view = session.view().await?;
-    let place = create.name.schema.map_or_else(|| session.search_path().first(), Ok)?;
-    check_on_commit(place, create.on_commit)?;
-    let of_sequence = place == Schema::Public && view.has_relation(&create.name);
-    if is_there(session, place, &create.name) || of_sequence {
+    let place = session.place_of(&create.name)?;
+    check_on_commit(&place, create.on_commit)?;
+    if is_there(session, &place, &create.name) {
         if create.if_not_exists {
             skipped(session, &format!("relation \"{}\" already exists", create.name));
             return Ok(None);
@@ -107,7 +106,7 @@ async fn create_and_fill(
         let message = format!("relation \"{}\" already exists", create.name);
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
     }
-    check_create(session, place)?;
+    check_create(session, &place)?;
     let query = session.query(view.clone())?.with_parameters(&parameters);
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
@@ -123,8 +122,10 @@ async fn create_and_fill(
         (Some(reserved), number)
     };
     let made = async {
-        let table = Arc::new(Table::define_private(TableId(number), &definition)?);
-        make(session, view, (place, &table), create.with_data.then_some((query, plan))).await
+        let mut table = Table::define_private(TableId(number), &definition)?;
+        table.schema = schema_oid(&view.snapshot, &owner, &place)?;
+        let table = Arc::new(table);
+        make(session, view, (&place, &table), create.with_data.then_some((query, plan))).await
     };
     let made = Box::pin(made).await;
     if place == Schema::Temporary {
@@ -143,7 +144,7 @@ async fn create_and_fill(
 async fn make(
     session: &mut Session,
     view: View,
-    (place, table): (Schema, &Arc<Table>),
+    (place, table): (&Schema, &Arc<Table>),
     source: Option<(Query, LogicalPlan)>,
 ) -> Result<u64> {
     let mut rows = 0;

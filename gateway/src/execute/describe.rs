@@ -49,7 +49,7 @@ fn find<'a>(statement: &'a StatementContext, name: &RelationName) -> Option<Rela
 fn of_system(statement: &StatementContext, name: &RelationName) -> Result<&'static system_relations::Relation> {
     let oid = objects::oid_of_relation(statement, &name.sql());
     let relation = system_relations::all().find(|relation| Some(relation.oid) == oid);
-    let named = name.schema.and_then(|schema| system_relations::find(schema.name(), &name.name));
+    let named = name.schema.as_ref().and_then(|schema| system_relations::find(schema.name(), &name.name));
     let found = relation.or(named).filter(|found| system_relations::is_visible(found, statement.operator));
     found.ok_or_else(|| match oid {
         Some(_) => wrong_kind(name, "table or view"),

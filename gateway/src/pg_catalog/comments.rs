@@ -22,6 +22,12 @@ fn of_relation(statement: &StatementContext, oid: u32) -> Option<(&Comments, u16
     of_table.or_else(|| views::all(statement).find(|view| view.id == oid).map(|view| (&view.comments, 0)))
 }
 
+/// The comments of schemas that users created, by OID.
+fn of_schemas(statement: &StatementContext) -> impl Iterator<Item = (u32, &str)> {
+    let own = statement.snapshot.private_of(statement.tenant.as_ref()).into_iter().flat_map(|own| own.schemas.values());
+    own.filter_map(|schema| Some((schema.id, schema.comment.as_deref()?)))
+}
+
 fn of_database(statement: &StatementContext, oid: u32) -> Option<&str> {
     let seen = cluster::databases(statement).into_iter().any(|(number, _)| number == oid);
     let tenant = statement.snapshot.tenants.values().find(|tenant| tenant.oid == oid).filter(|_| seen);
@@ -31,10 +37,10 @@ fn of_database(statement: &StatementContext, oid: u32) -> Option<&str> {
 /// The rows of `pg_description`.
 pub fn descriptions(statement: &StatementContext) -> Vec<Row> {
     let tables = statement.tables().map(|table| table.id.0).chain(views::all(statement).map(|view| view.id));
-    let public = row! {
-        "objoid" => PUBLIC_SCHEMA, "classoid" => CLASSES.2, "objsubid" => 0, "description" => OF_PUBLIC,
-    };
-    tables.flat_map(|oid| described(statement, oid)).chain([public]).collect()
+    let schemas = of_schemas(statement).chain([(PUBLIC_SCHEMA, OF_PUBLIC)]).map(|(oid, text)| {
+        row! { "objoid" => oid, "classoid" => CLASSES.2, "objsubid" => 0, "description" => text.to_owned() }
+    });
+    tables.flat_map(|oid| described(statement, oid)).chain(schemas).collect()
 }
 
 /// The rows of `pg_shdescription`.
@@ -64,7 +70,8 @@ pub fn functions() -> Vec<RowFunction> {
         row_function("obj_description", 1..=2, DataType::Utf8View, |values, statement| {
             let catalog = values.get(1).and_then(text_of);
             if catalog.as_deref() == Some("pg_namespace") {
-                return Ok(text_value((oid(&values[0]) == Some(PUBLIC_SCHEMA)).then_some(OF_PUBLIC)));
+                let mut all = of_schemas(statement).chain([(PUBLIC_SCHEMA, OF_PUBLIC)]);
+                return Ok(text_value(all.find(|(number, _)| oid(&values[0]) == Some(*number)).map(|(_, text)| text)));
             }
             // Nothing of another catalog has one.
             let of_class = catalog.is_none_or(|catalog| catalog == "pg_class");

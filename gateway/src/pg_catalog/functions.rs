@@ -96,7 +96,7 @@ fn schemas(statement: &StatementContext, implicit: bool) -> Vec<String> {
         statement.path.lookup().filter(there).map(name).collect()
     } else {
         // The schema of temporary tables is listed only where the path names it.
-        statement.path.named().iter().copied().filter(there).map(name).collect()
+        statement.path.named().iter().cloned().filter(there).map(name).collect()
     }
 }
 
@@ -285,7 +285,11 @@ fn catalog() -> Vec<RowFunction> {
             })?;
             let own = objects::sequences(statement).find(|sequence| sequence.owner == Some((table.id, found.id)));
             let shown = |sequence: &Arc<keyspan_catalog::Sequence>| {
-                format!("{}.{}", objects::schema_name(statement, sequence.id), quote_ident(&sequence.name))
+                format!(
+                    "{}.{}",
+                    quote_ident(&objects::schema_name(statement, sequence.id)),
+                    quote_ident(&sequence.name)
+                )
             };
             Ok(optional(own.map(shown)))
         }),
@@ -414,7 +418,11 @@ fn casts() -> Vec<RowFunction> {
     vec![
         oids("regclass_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
-            let found = name.parse().ok().or_else(|| objects::oid_of_relation(statement, &name));
+            let wrapped = |error| DataFusionError::External(Box::new(error));
+            let found = match name.parse() {
+                Ok(oid) => Some(oid),
+                Err(_) => objects::usable_relation(statement, &name).map_err(wrapped)?,
+            };
             let missing = || undefined_relation(&name);
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
@@ -491,13 +499,13 @@ fn casts() -> Vec<RowFunction> {
             }
             let known = statement.schemas().any(|schema| schema == name);
             let missing = || sql_error(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
-            known.then(|| ScalarValue::UInt32(Some(objects::schema_oid(&name)))).ok_or_else(missing)
+            known.then(|| ScalarValue::UInt32(Some(objects::schema_oid_in(statement, &name)))).ok_or_else(missing)
         }),
         texts("regnamespace_text", |values, statement| {
             let known = |number: u32| match number {
                 objects::TEMPORARY_SCHEMA => Some(statement.temporary_schema()),
                 number => {
-                    let found = statement.schemas().find(|schema| objects::schema_oid(schema) == number);
+                    let found = statement.schemas().find(|schema| objects::schema_oid_in(statement, schema) == number);
                     found.map(str::to_owned)
                 }
             };

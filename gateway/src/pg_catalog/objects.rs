@@ -7,7 +7,7 @@
 mod names;
 mod rows;
 
-pub use names::{is_visible, name_of_relation, oid_of_relation};
+pub use names::{is_visible, name_of_relation, oid_of_relation, usable_relation};
 pub(super) use rows::layout;
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     context::StatementContext,
     pg::{
         error::{Result, SqlError, SqlState},
-        names::{KEYSPAN, PUBLIC},
+        names::{KEYSPAN, PUBLIC, Schema},
         types,
     },
     system_relations::{self, Relation},
@@ -169,7 +169,15 @@ pub fn index_definition(table: &Table, statement: &StatementContext) -> String {
     )
 }
 
-/// The OID of a schema.
+/// The OID of a schema that the database has.
+pub fn schema_oid_in(statement: &StatementContext, name: &str) -> u32 {
+    match Schema::named(name) {
+        Schema::Own(own) => statement.snapshot.schema_in(statement.tenant.as_ref(), &own).unwrap_or_default(),
+        _ => schema_oid(name),
+    }
+}
+
+/// The OID of a schema that every database has.
 pub fn schema_oid(name: &str) -> u32 {
     match name {
         "pg_catalog" => 11,
@@ -181,12 +189,18 @@ pub fn schema_oid(name: &str) -> u32 {
 
 /// The name of the schema of a table, sequence or view.
 pub fn schema_name(statement: &StatementContext, number: u32) -> String {
-    if statement.is_temporary(number) { statement.temporary_schema() } else { PUBLIC.to_owned() }
+    match statement.schema_of(number) {
+        Schema::Temporary => statement.temporary_schema(),
+        schema => schema.name().to_owned(),
+    }
 }
 
 /// The OID of the schema of a table, sequence or view.
 pub(super) fn namespace(statement: &StatementContext, number: u32) -> u32 {
-    if statement.is_temporary(number) { TEMPORARY_SCHEMA } else { schema_oid(PUBLIC) }
+    if statement.is_temporary(number) {
+        return TEMPORARY_SCHEMA;
+    }
+    statement.snapshot.schema_of(statement.tenant.as_ref(), number)
 }
 
 /// `t` of what is temporary.
@@ -229,7 +243,7 @@ pub(super) fn keyed_tables(statement: &StatementContext) -> impl Iterator<Item =
 pub fn schemas(statement: &StatementContext) -> Vec<Row> {
     let permanent = statement.schemas().map(|name| {
         row! {
-            "oid" => schema_oid(name), "nspname" => name, "nspowner" => rights::schema_owner(statement, name),
+            "oid" => schema_oid_in(statement, name), "nspname" => name.to_owned(), "nspowner" => rights::schema_owner(statement, name),
             "nspacl" => rights::schema_list(statement, name),
         }
     });
@@ -445,9 +459,12 @@ pub fn sequences(statement: &StatementContext) -> impl Iterator<Item = &Arc<Sequ
 /// The sequence of a name, with or without schema, or of the OID that a cast to `regclass` gave.
 ///
 /// # Errors
-/// 42P01, 42809.
+/// 42P01, 42809, 42501.
 pub fn sequence<'a>(statement: &'a StatementContext, name: &str) -> Result<&'a Arc<Sequence>> {
-    let oid = name.parse::<u32>().ok().or_else(|| oid_of_relation(statement, name));
+    let oid = match name.parse::<u32>() {
+        Ok(oid) => Some(oid),
+        Err(_) => usable_relation(statement, name)?,
+    };
     let found = oid.and_then(|oid| statement.snapshot.sequence_of(statement.tenant.as_ref(), oid));
     found.ok_or_else(|| match oid {
         Some(_) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),

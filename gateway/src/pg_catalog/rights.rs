@@ -7,6 +7,7 @@ use super::{
     functions::row_function,
     objects, views,
 };
+use crate::pg::names::PUBLIC as PUBLIC_NAME;
 use crate::{
     context::StatementContext,
     pg::{
@@ -55,9 +56,13 @@ pub(super) fn database_owner(statement: &StatementContext, name: &str) -> u32 {
     owner.map_or_else(|| objects::owner(statement), |owner| shown_operators(statement, owner))
 }
 
-/// The owner of the schema `public`.
+/// The owner of a schema.
 pub(super) fn schema_owner(statement: &StatementContext, name: &str) -> u32 {
-    if statement.tenant.is_some() && name == "public" { DATABASE_OWNER } else { objects::owner(statement) }
+    match statement.snapshot.schema_in(statement.tenant.as_ref(), name) {
+        Some(PUBLIC_SCHEMA) if statement.tenant.is_some() => DATABASE_OWNER,
+        Some(oid) if statement.tenant.is_some() => owner_of(statement, oid),
+        _ => objects::owner(statement),
+    }
 }
 
 /// The list of a relation; `None` for that which all have at first.
@@ -67,10 +72,13 @@ pub(super) fn list_of(statement: &StatementContext, oid: u32) -> Option<Vec<Stri
     Some(items.iter().map(|item| item_text(statement, item, true)).collect())
 }
 
-/// The list of a schema.
+/// The list of a schema; `None` for that which all have at first.
 pub(super) fn schema_list(statement: &StatementContext, name: &str) -> Option<Vec<String>> {
-    let tenant = statement.tenant.as_ref().filter(|_| name == "public")?;
+    let tenant = statement.tenant.as_ref()?;
     let own = statement.snapshot.private_of(Some(tenant));
+    if name != PUBLIC_NAME {
+        return list_of(statement, own?.schema(name)?);
+    }
     let rights = own.map(|own| own.rights_on(PUBLIC_SCHEMA)).unwrap_or_default();
     Some(rights.items(ObjectKind::Schema).iter().map(|item| item_text(statement, item, false)).collect())
 }
@@ -130,7 +138,7 @@ pub fn defaults(statement: &StatementContext) -> Vec<Row> {
         let kind = if list.kind == ObjectKind::Sequence { "S" } else { "r" };
         row! {
             "oid" => role, "defaclrole" => role, "defaclobjtype" => kind, "defaclacl" => items,
-            "defaclnamespace" => if list.in_schema { PUBLIC_SCHEMA } else { 0 },
+            "defaclnamespace" => list.in_schema.unwrap_or(0),
         }
     };
     lists.flat_map(|(role, defaults)| defaults.lists.iter().map(|list| one(*role, list)).collect::<Vec<_>>()).collect()
@@ -157,7 +165,7 @@ fn grants(statement: &StatementContext, to_public: bool) -> Vec<Row> {
                 rows.push(row! {
                     "grantor" => cluster::role_name(statement, grantor),
                     "grantee" => if public { "PUBLIC".to_owned() } else { cluster::role_name(statement, grantee) },
-                    "table_catalog" => statement.database.clone(), "table_schema" => "public",
+                    "table_catalog" => statement.database.clone(), "table_schema" => objects::schema_name(statement, oid),
                     "table_name" => name.clone(), "privilege_type" => privilege_name,
                     "is_grantable" => yes_or_no(grantable), "with_hierarchy" => yes_or_no(privilege_name == "SELECT"),
                 });
@@ -289,7 +297,11 @@ fn role_of(statement: &StatementContext, values: &[ScalarValue], least: usize) -
 /// The relation of an argument.
 fn relation_of(statement: &StatementContext, value: &ScalarValue) -> Result<Option<u32>> {
     let Some(name) = text_of(value) else { return Ok(None) };
-    let found = name.parse::<u32>().ok().or_else(|| objects::oid_of_relation(statement, &name));
+    let wrapped = |error| DataFusionError::External(Box::new(error));
+    let found = match name.parse::<u32>() {
+        Ok(oid) => Some(oid),
+        Err(_) => objects::usable_relation(statement, &name).map_err(wrapped)?,
+    };
     found.map(Some).ok_or_else(|| DataFusionError::External(Box::new(SqlError::undefined_relation(&name))))
 }
 
@@ -375,10 +387,9 @@ pub(super) fn functions() -> Vec<RowFunction> {
             let (asked, wish) = (&values[values.len() - 2], text_of(&values[values.len() - 1]));
             let Some(wish) = wish else { return answer(None) };
             let name = text_of(asked).unwrap_or_default();
-            let oid = name
-                .parse()
-                .ok()
-                .or_else(|| statement.schemas().find(|schema| *schema == name).map(objects::schema_oid));
+            let oid = name.parse().ok().or_else(|| {
+                statement.schemas().find(|schema| *schema == name).map(|_| objects::schema_oid_in(statement, &name))
+            });
             let Some(oid) = oid else {
                 let message = format!("schema \"{name}\" does not exist");
                 let error = SqlError::new(SqlState::INVALID_SCHEMA_NAME, message);

@@ -96,6 +96,7 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
     let Table {
         id: _,
         name: _,
+        schema: _,
         physical: _,
         space: _,
         families: _,

@@ -84,6 +84,7 @@ pub(super) fn table(
     Arc::new(Table {
         id: TableId(16_400 + name.bytes().map(u32::from).sum::<u32>()),
         name: name.into(),
+        schema: keyspan_catalog::rights::PUBLIC_SCHEMA,
         physical: TableName::new(&format!("t-{name}")).unwrap(),
         space: None,
         checks: Vec::new(),

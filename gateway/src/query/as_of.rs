@@ -2,14 +2,14 @@
 //!
 //! DataFusion's planner passes over the clause. So the expressions of a statement are asked for first, as one SELECT of
 //! timestamps ([`timestamps_query`], [`answer`]); then each `t FOR SYSTEM_TIME AS OF …` becomes `"as of
-//! 1700000000000000".t AS t` ([`at_timestamps`]), the name of a schema that [`tables`](super::schemas) opens as the
-//! tables as they were ([`timestamp_of`], [`view`]).
+//! 1700000000000000 of 2200".t AS t` ([`at_timestamps`]), the name of a schema, by its OID, that
+//! [`tables`](super::schemas) opens as the tables as they were ([`timestamp_of`], [`view`]).
 
 use crate::{
     pg::{
         error::{NO_HISTORY_HINT, Result, SqlError, SqlState},
         ident::fold,
-        names::{PUBLIC, RelationName, SYSTEM, Schema},
+        names::{RelationName, SYSTEM, Schema},
     },
     system_relations,
     view::View,
@@ -180,25 +180,26 @@ impl VisitorMut for AtTimestamps<'_> {
         let table = match parts.as_deref() {
             Some([table]) if self.defined.contains(&fold(table)) => return no("a query of WITH"),
             Some([table]) => (None, table.clone()),
-            Some([schema, table]) if fold(schema) == PUBLIC => (Some(Schema::Public), table.clone()),
-            _ => return no("a relation that is not in the schema public"),
+            Some([schema, table]) => match Schema::named(&fold(schema)) {
+                known @ (Schema::Public | Schema::Own(_)) => (Some(known), table.clone()),
+                _ => return no("a relation that is not in a schema of users"),
+            },
+            _ => return no("a relation that is not in a schema of users"),
         };
         let (schema, table) = table;
         let known = fold(&table);
-        let found = self.view.find(&RelationName { schema, name: known.clone() });
-        match found {
+        let said = RelationName { schema, name: known.clone() };
+        let found = match self.view.find(&said) {
             Some((_, Relation::View(_))) => return no("a view"),
             Some((Schema::Temporary, _)) => return no("a temporary table"),
-            _ => {}
-        }
-        if found.is_none() {
-            if system_relations::names(SYSTEM[0], false).any(|name| name == known) {
+            Some((_, Relation::Table(found))) => found,
+            None if system_relations::names(SYSTEM[0], false).any(|name| name == known) => {
                 return no("a relation of the system");
             }
-            return ControlFlow::Break(Box::new(SqlError::undefined_relation(&known)));
-        }
+            None => return ControlFlow::Break(Box::new(SqlError::undefined_relation(&said.written()))),
+        };
         alias.get_or_insert_with(|| TableAlias { explicit: true, name: table.clone(), columns: Vec::new(), at: None });
-        let schema = Ident::with_quote('"', format!("{PREFIX}{timestamp}"));
+        let schema = Ident::with_quote('"', format!("{PREFIX}{timestamp} of {}", found.schema));
         *name = ObjectName(vec![ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(table)]);
         ControlFlow::Continue(())
     }
@@ -215,9 +216,10 @@ fn fault(message: &str) -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, message)
 }
 
-/// The timestamp that a schema stands for, in microseconds.
-pub(super) fn timestamp_of(schema: &str) -> Option<i64> {
-    schema.strip_prefix(PREFIX)?.parse().ok()
+/// The schema, by its OID, and the timestamp, in microseconds, that the name of a schema stands for.
+pub(super) fn timestamp_of(schema: &str) -> Option<(u32, i64)> {
+    let (timestamp, oid) = schema.strip_prefix(PREFIX)?.split_once(" of ")?;
+    Some((oid.parse().ok()?, timestamp.parse().ok()?))
 }
 
 /// What is seen of a table at a timestamp.

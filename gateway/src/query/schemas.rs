@@ -1,6 +1,7 @@
 //! The names that a statement can read: the database, its schemas, and the tables in them.
 //!
-//! One database, the session's own: `public` holds the tables of the snapshot, `pg_temp` the session's own,
+//! One database, the session's own: `public`, and schemas that users created, hold the tables of the snapshot, `pg_temp`
+//! the session's own,
 //! `pg_catalog` and `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A
 //! name without a schema is one of [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath).
 //! For tables as they were, [`as_of`] makes names of schemas; nothing can be registered, and there are no other names.
@@ -9,9 +10,14 @@ use super::{
     as_of,
     views::{self, Nesting},
 };
-use crate::pg::names::{PATH, TARGETS};
+use crate::lookup;
+use crate::pg::names::{PATH, target_of};
 use crate::{
-    context::StatementContext, pg::names::Schema as Place, pg_catalog, provider::KeyspanTable, system_relations,
+    context::StatementContext,
+    pg::names::{RelationName, Schema as Place},
+    pg_catalog,
+    provider::KeyspanTable,
+    system_relations,
     view::View,
 };
 use async_trait::async_trait;
@@ -19,7 +25,7 @@ use datafusion::{
     catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider},
     error::{DataFusionError, Result},
 };
-use keyspan_catalog::{Privileges, Sequence, Table};
+use keyspan_catalog::{Privileges, Relation, Sequence, Table};
 use std::{fmt, sync::Arc};
 
 type Open = dyn Fn(&Arc<Table>, RowForm) -> Result<Arc<dyn TableProvider>> + Send + Sync;
@@ -114,7 +120,15 @@ fn place_of(name: &str, statement: &StatementContext) -> Option<Place> {
     if name == statement.temporary_schema() {
         return Some(Place::Temporary);
     }
-    Place::of(name)
+    match Place::named(name) {
+        Place::Own(own) => statement.snapshot.schema_in(statement.tenant.as_ref(), &own).map(|_| Place::Own(own)),
+        known => Some(known),
+    }
+}
+
+/// The schema of users' relations with an OID.
+fn numbered(oid: u32, statement: &StatementContext) -> Option<Place> {
+    statement.snapshot.schema_name(statement.tenant.as_ref(), oid).map(Place::named)
 }
 
 impl CatalogProvider for Database {
@@ -122,14 +136,15 @@ impl CatalogProvider for Database {
         self.statement.schemas().map(str::to_owned).collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let (form, place) = match as_of::timestamp_of(name) {
-            Some(micros) => (RowForm::AsOf(micros), Some(Place::Public)),
-            None if name == TARGETS[0] => (RowForm::Target, Some(Place::Public)),
-            None if name == TARGETS[1] => (RowForm::Target, Some(Place::Temporary)),
-            None if name == TARGETS[2] => (RowForm::Keyed, Some(Place::Public)),
-            None if name == TARGETS[3] => (RowForm::Keyed, Some(Place::Temporary)),
-            None if name == PATH => (RowForm::Present, None),
-            None => (RowForm::Present, Some(place_of(name, &self.statement)?)),
+        let (form, place) = if let Some((schema, micros)) = as_of::timestamp_of(name) {
+            (RowForm::AsOf(micros), Some(numbered(schema, &self.statement)?))
+        } else if let Some((schema, keyed)) = target_of(name) {
+            let place = schema.map_or(Some(Place::Temporary), |schema| numbered(schema, &self.statement))?;
+            (if keyed { RowForm::Keyed } else { RowForm::Target }, Some(place))
+        } else if name == PATH {
+            (RowForm::Present, None)
+        } else {
+            (RowForm::Present, Some(place_of(name, &self.statement)?))
         };
         let (statement, rows, nesting) = (self.statement.clone(), self.rows.clone(), self.nesting.clone());
         Some(Arc::new(Schema { place, form, statement, rows, nesting }))
@@ -139,13 +154,21 @@ impl CatalogProvider for Database {
 impl Schema {
     /// The places where it looks names up, in order.
     fn places(&self) -> Vec<Place> {
-        self.place.map_or_else(|| self.statement.path.lookup().collect(), |place| vec![place])
+        self.place.as_ref().map_or_else(|| self.statement.path.lookup().collect(), |place| vec![place.clone()])
     }
 
-    /// The names of views, of the session's own or of the others.
-    fn views(&self, temporary: bool) -> impl Iterator<Item = String> {
-        let all = pg_catalog::views::all(&self.statement);
-        all.filter(move |view| self.statement.is_temporary(view.id) == temporary).map(|view| view.name.clone())
+    /// The names of the tables and views of a schema of users.
+    fn relations<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = String> + 'a {
+        let tables = self.statement.tables().map(|table| (table.id.0, &table.name));
+        let all = tables.chain(pg_catalog::views::all(&self.statement).map(|view| (view.id, &view.name)));
+        all.filter(|(oid, _)| self.statement.schema_of(*oid) == *place).map(|(_, name)| name.clone())
+    }
+
+    /// The table or view of a name in a schema of users.
+    fn relation(&self, place: &Place, name: &str) -> Option<Relation<'_>> {
+        let name = RelationName::within(place.clone(), name);
+        lookup::find(&self.statement.snapshot, self.statement.tenant.as_ref(), &self.statement.path, &name)
+            .map(|(_, found)| found)
     }
 
     /// Notes that the statement, or the view that it is planned for, reads a relation. What a write reads of its target
@@ -158,46 +181,38 @@ impl Schema {
         needs.add(&self.statement.snapshot, relation, Privileges::SELECT, self.nesting.reader());
     }
 
-    fn has(&self, place: Place, name: &str) -> bool {
-        match place {
-            Place::Public | Place::Temporary if self.sequence_named(place, name).is_some() => true,
-            Place::Public => self.statement.table(name).is_some() || self.statement.view(name).is_some(),
-            Place::Temporary => {
-                self.statement.temporary_table(name).is_some() || self.statement.temporary_view(name).is_some()
-            }
-            system => system_relations::names(system.name(), self.statement.operator).any(|known| known == name),
+    fn has(&self, place: &Place, name: &str) -> bool {
+        if place.is_of_users() {
+            return self.relation(place, name).is_some() || self.sequence_named(place, name).is_some();
         }
+        system_relations::names(place.name(), self.statement.operator).any(|known| known == name)
     }
 
-    fn sequence_named(&self, place: Place, name: &str) -> Option<&Arc<Sequence>> {
-        let temporary = place == Place::Temporary;
+    fn sequence_named(&self, place: &Place, name: &str) -> Option<&Arc<Sequence>> {
         let mut all = pg_catalog::objects::sequences(&self.statement);
-        all.find(|one| one.name == name && self.statement.is_temporary(one.id) == temporary)
+        all.find(|one| one.name == name && self.statement.schema_of(one.id) == *place)
     }
 
     /// A sequence read as a table: one row, of its state now rather than at the statement's pin, as in PostgreSQL.
-    async fn sequence(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    async fn sequence(&self, place: &Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(sequence) = self.sequence_named(place, name) else { return Ok(None) };
         self.needs_read(sequence.id);
         pg_catalog::sequences::relation(sequence, &self.statement).await
     }
 
-    async fn find(&self, place: Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = match place {
-            Place::Public => self.statement.table(name),
-            Place::Temporary => self.statement.temporary_table(name),
-            system => return pg_catalog::relation(system.name(), name, &self.statement),
-        };
-        if let Some(table) = table {
+    async fn find(&self, place: &Place, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !place.is_of_users() {
+            return pg_catalog::relation(place.name(), name, &self.statement);
+        }
+        let found = self.relation(place, name);
+        if let Some(Relation::Table(table)) = found {
             self.needs_read(table.id.0);
             return self.rows.0(table, self.form).map(Some);
         }
         if self.form != RowForm::Present {
             return Ok(None);
         }
-        let view =
-            if place == Place::Temporary { self.statement.temporary_view(name) } else { self.statement.view(name) };
-        let Some(view) = view else { return self.sequence(place, name).await };
+        let Some(Relation::View(view)) = found else { return self.sequence(place, name).await };
         self.needs_read(view.id);
         let opened = Box::pin(views::open(view, &self.statement, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
@@ -208,24 +223,17 @@ impl Schema {
 impl SchemaProvider for Schema {
     fn table_names(&self) -> Vec<String> {
         let names = |place: Place| -> Vec<String> {
-            match place {
-                Place::Public => {
-                    let tables = self.statement.permanent_tables().map(|table| table.name.clone());
-                    tables.chain(self.views(false)).collect()
-                }
-                Place::Temporary => {
-                    let tables = self.statement.temporary_tables().map(|table| table.name.clone());
-                    tables.chain(self.views(true)).collect()
-                }
-                system => system_relations::names(system.name(), self.statement.operator).map(str::to_owned).collect(),
+            if place.is_of_users() {
+                return self.relations(&place).collect();
             }
+            system_relations::names(place.name(), self.statement.operator).map(str::to_owned).collect()
         };
         self.places().into_iter().flat_map(names).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         for place in self.places() {
-            if let Some(found) = self.find(place, name).await? {
+            if let Some(found) = self.find(&place, name).await? {
                 return Ok(Some(found));
             }
         }
@@ -233,6 +241,6 @@ impl SchemaProvider for Schema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.places().into_iter().any(|place| self.has(place, name))
+        self.places().into_iter().any(|place| self.has(&place, name))
     }
 }

@@ -71,6 +71,7 @@ pub(crate) fn snapshot() -> Snapshot {
     let table = Table {
         id: TableId(16_400),
         name: "flights".into(),
+        schema: keyspan_catalog::rights::PUBLIC_SCHEMA,
         physical: keyspan_storage::TableName::new("t16400").unwrap(),
         space: None,
         checks: Vec::new(),

@@ -2,10 +2,14 @@
 
 use super::Session;
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    lookup,
+    pg::{
+        error::{Result, SqlError},
+        names::{RelationName, Schema},
+    },
     rights::{self, Grantee, Needs},
 };
-use keyspan_catalog::{Privileges, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
+use keyspan_catalog::{Privileges, Sequence, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
 use std::sync::Arc;
 
 impl Session {
@@ -42,30 +46,56 @@ impl Session {
         catalog.temporary.has_oid(oid) || catalog.has_rights_of(Some(tenant), role, catalog.owner_of(Some(tenant), oid))
     }
 
-    /// Checks that the role has the rights of the owner of a relation, or, to drop it, of the schema's.
+    /// Checks that the role has the rights of the owner of an object, or, to drop a relation, of its schema's.
     ///
     /// # Errors
     /// 42501.
     pub(crate) fn check_owner(&self, oid: u32, drops: bool) -> Result<()> {
         let Some((role, tenant)) = self.limited() else { return Ok(()) };
         let catalog = self.deciding(tenant, oid);
-        let database = keyspan_catalog::rights::DATABASE_OWNER;
-        if self.owns(oid) || (drops && catalog.has_rights_of(Some(tenant), role, database)) {
+        let of_schema = || catalog.owner_of(Some(tenant), catalog.schema_of(Some(tenant), oid));
+        if self.owns(oid) || (drops && catalog.has_rights_of(Some(tenant), role, of_schema())) {
             return Ok(());
         }
         Err(rights::not_owner(&catalog, tenant, oid))
     }
 
-    /// Checks that the role may make relations in the schema `public`.
+    /// Checks that the role may make relations in a schema.
     ///
     /// # Errors
-    /// 42501.
-    pub(crate) fn check_create(&self) -> Result<()> {
+    /// 42501; 3F000 for a schema that does not exist.
+    pub(crate) fn check_create(&self, schema: &Schema) -> Result<()> {
         let Some((role, tenant)) = self.limited() else { return Ok(()) };
-        let newest = self.instance.catalog.snapshot();
-        if newest.rights_of(tenant, role, PUBLIC_SCHEMA).0.has(Privileges::CREATE) {
+        let oid = lookup::schema_oid(&self.catalog_snapshot(), Some(tenant), schema).ok_or_else(|| schema.missing())?;
+        let catalog = self.deciding(tenant, oid);
+        if catalog.rights_of(tenant, role, oid).0.has(Privileges::CREATE) {
             return Ok(());
         }
-        Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied for schema public"))
+        Err(rights::denied(&catalog, tenant, oid))
+    }
+
+    /// The schema in which a statement makes a relation of a name.
+    ///
+    /// # Errors
+    /// 3F000 for a schema that does not exist, or if none is selected; 42501 for one of the server's.
+    pub(crate) fn place_of(&self, name: &RelationName) -> Result<Schema> {
+        match &name.schema {
+            None => self.search_path().first(),
+            Some(schema) => {
+                let found = lookup::schema_oid(&self.catalog_snapshot(), self.identity.rows.tenant(), schema);
+                found.map(|_| schema.clone()).ok_or_else(|| schema.missing())
+            }
+        }
+    }
+
+    /// 3F000 for a name in a schema that does not exist, else 42P01 for a relation, a table, ….
+    pub(crate) fn missing(&self, name: &RelationName, what: &str) -> SqlError {
+        self.place_of(name).err().filter(|_| name.schema.is_some()).unwrap_or_else(|| name.missing(what))
+    }
+
+    /// The sequence of a name, of those that the tenant has.
+    pub(crate) fn find_sequence(&self, name: &RelationName) -> Option<Arc<Sequence>> {
+        let snapshot = self.catalog_snapshot();
+        lookup::sequence(&snapshot, self.identity.rows.tenant(), &self.search_path(), name).cloned()
     }
 }

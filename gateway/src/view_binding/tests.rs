@@ -23,7 +23,15 @@ fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
     };
     change(&mut snapshot);
     let (sql, uses, comments) = (bound.sql, bound.uses, Default::default());
-    let view = SqlView { id: 1, name: "v".into(), columns: Vec::new(), sql, uses, comments };
+    let view = SqlView {
+        id: 1,
+        name: "v".into(),
+        schema: keyspan_catalog::rights::PUBLIC_SCHEMA,
+        columns: Vec::new(),
+        sql,
+        uses,
+        comments,
+    };
     let numbered = |number| lookup::numbered(&snapshot, None, number);
     let (opened, shown) = (opened(&view, numbered).unwrap(), text_of(&view, numbered, |_| true).unwrap());
     expected.assert_eq(&format!("{}\n{opened}\n{shown}\n{:?}", view.sql, view.uses));

@@ -253,6 +253,7 @@ files! { "tests/slt/postgres":
     regexps
     relational
     second_digits
+    schemas
     sessions_in_zones
     statistics
     strings

@@ -184,8 +184,9 @@ async fn connect_alone_gives_nothing() -> Result<()> {
     for (sql, expected) in [
         ("SELECT * FROM own", "42501 permission denied for table own"),
         ("SELECT * FROM public.shared", "42501 permission denied for table shared"),
-        ("SELECT * FROM \"public with keys\".own", "3F000 schema \"public with keys\" does not exist"),
-        ("INSERT INTO own SELECT * FROM \"public as target\".own", "3F000 schema \"public as target\" does not exist"),
+        ("SELECT * FROM \"2200 with keys\".own", "3F000 schema \"2200 with keys\" does not exist"),
+        ("INSERT INTO own SELECT * FROM \"2200 as target\".own", "3F000 schema \"2200 as target\" does not exist"),
+        ("SELECT * FROM \"public as target\".own", "42P01 relation \"public as target.own\" does not exist"),
         ("SELECT * FROM past FOR SYSTEM_TIME AS OF now()", "42501 permission denied for table past"),
         ("CREATE TABLE mine (k bigint PRIMARY KEY)", "42501 permission denied for schema public"),
         ("CREATE TABLE mine AS SELECT 1", "42501 permission denied for schema public"),

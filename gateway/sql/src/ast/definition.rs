@@ -1,6 +1,9 @@
 //! Changes of the catalog: tables, views, sequences, comments, databases, roles.
 
-use super::grant::{RightsChange, RoleSpec};
+use super::{
+    grant::{RightsChange, RoleSpec},
+    schema::SchemaChange,
+};
 use datafusion::sql::sqlparser::ast::{self, Expr, Query};
 use keyspan_catalog::{Encoding, SequenceOptions, SqlType, table::Identity};
 use keyspan_pg::names::RelationName;
@@ -35,6 +38,8 @@ pub enum Definition {
         /// `IF EXISTS`
         if_exists: bool,
     },
+    /// `CREATE`, `ALTER`, `DROP SCHEMA`, `ALTER … SET SCHEMA`
+    Schema(SchemaChange),
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
@@ -509,4 +514,6 @@ pub enum Commented {
     Column(RelationName, String),
     /// A database.
     Database(String),
+    /// A schema.
+    Schema(String),
 }

@@ -23,8 +23,8 @@ pub enum RightsChange {
     Defaults {
         /// `FOR ROLE`; empty for the session's own.
         roles: Vec<RoleSpec>,
-        /// Whether `IN SCHEMA public` was said.
-        in_schema: bool,
+        /// `IN SCHEMA`; empty for all schemas.
+        schemas: Vec<String>,
         /// The kind of objects.
         kind: ObjectKind,
         /// What is granted or revoked.
@@ -88,4 +88,6 @@ pub enum Owned {
     Sequence(RelationName, bool),
     /// `ALTER DATABASE`
     Database(String),
+    /// `ALTER SCHEMA`
+    Schema(String),
 }
