@@ -20,7 +20,7 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, SqlType, TableId};
+use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId};
 use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +134,9 @@ pub struct Table {
     /// never reused; `None` for a shared table.
     #[serde(default)]
     pub space: Option<u32>,
+    /// Where its rows are, if they are on a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteTable>,
     /// The declared families, without the marker family.
     pub families: Vec<TableFamily>,
     /// The columns, in the order of `SELECT *`; without `tenant`.

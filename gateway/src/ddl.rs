@@ -21,6 +21,7 @@ mod rewrite_rows;
 mod rights;
 mod role;
 mod sequence;
+mod server;
 mod session_defaults;
 pub(crate) mod table;
 mod view;
@@ -51,6 +52,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::DropViews(_) => "DROP VIEW",
         Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
+        Definition::CreateServer(_) => "CREATE SERVER",
+        Definition::DropServers(_) => "DROP SERVER",
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase { .. } => "CREATE DATABASE",
         Definition::Rights(change) => rights::tag(change),
@@ -74,6 +77,8 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
             | Definition::AlterDatabase { .. }
             | Definition::SessionDefaults { .. }
             | Definition::DropDatabase { .. }
+            | Definition::CreateServer(_)
+            | Definition::DropServers(_)
             | Definition::CreateRole(..)
             | Definition::AlterRole(..)
             | Definition::DropRoles { .. }
@@ -113,7 +118,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
     if !allowed {
         let command = tag(definition);
         let refused = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
-            .with_detail("Databases and roles are defined by an operator in database \"keyspan\".");
+            .with_detail("Databases, servers and roles are defined by an operator in database \"keyspan\".");
         audit::record(session, definition, Some(&refused));
         return Err(refused);
     }
@@ -151,6 +156,8 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropViews(drop) => view::drop(session, drop).await,
         Definition::CreateProto(create) => proto::create(session, create).await,
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
+        Definition::CreateServer(create) => server::create(session, create).await,
+        Definition::DropServers(drop) => server::drop(session, drop).await,
         Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

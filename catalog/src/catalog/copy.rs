@@ -214,6 +214,14 @@ impl TenantCopy<'_> {
         let own = self.source.own();
         for source in self.source.snapshot.tables.values() {
             let is_read = own.views.values().any(|view| view.uses.contains_key(&source.id.0));
+            if source.remote.is_some() && !is_read {
+                // Its rows are on a server: no part of the backup.
+                continue;
+            }
+            if source.remote.is_some() {
+                let message = format!("a view of relation \"{}\", which the backup does not have", source.name);
+                return Err(Error::new(ErrorKind::Unsupported, message).with_detail("Its rows are on a server."));
+            }
             if !is_read && !self.has_rows(source).await? {
                 continue;
             }

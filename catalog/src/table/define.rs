@@ -5,8 +5,8 @@ use super::{
     open::OPEN_ENCODING,
 };
 use crate::{
-    Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
-    private::private_table, value::exact,
+    Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, RemoteTable, Result, SqlType,
+    TableId, private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -66,6 +66,8 @@ pub struct TableDefinition {
     pub families: Vec<FamilyDefinition>,
     /// `WITH`: dotted names and the text of their values.
     pub options: Vec<(String, String)>,
+    /// The OID of the server on which its rows are to be; `None` for here.
+    pub server: Option<u32>,
 }
 
 impl Table {
@@ -82,7 +84,9 @@ impl Table {
                 .with_hint("Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows."));
         }
         let physical = physical_name(&definition.name, id)?;
-        Self::define_at(id, definition, &options, (physical, None))
+        let mut table = Self::define_at(id, definition, &options, (physical, None))?;
+        table.remote = definition.server.map(|server| RemoteTable { server, name: remote_name(&table.physical, id) });
+        Ok(table)
     }
 
     /// Makes a private table. It has one family, which keeps one version, and `ordered` keys; without a primary key, it
@@ -121,6 +125,7 @@ impl Table {
             name: definition.name.clone(),
             physical,
             space,
+            remote: None,
             families: Vec::new(),
             columns: Vec::new(),
             key,
@@ -329,6 +334,12 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
 fn physical_name(name: &str, id: TableId) -> Result<TableName> {
     let readable = TableName::new(&format!("{name}-{}", id.0));
     readable.or_else(|_| TableName::new(&format!("table-{}", id.0))).map_err(Error::from)
+}
+
+/// The name of a table that is made on a server: as here, but Bigtable's names begin with a letter, a digit or `_`.
+fn remote_name(physical: &TableName, id: TableId) -> TableName {
+    let plain = || TableName::new(&format!("table-{}", id.0)).expect("letters and digits are a name");
+    if physical.as_str().starts_with(['-', '.']) { plain() } else { physical.clone() }
 }
 
 /// The hidden key of a table without a primary key: a value that no row had before, in the order of insertion.

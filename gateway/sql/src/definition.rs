@@ -105,6 +105,9 @@ pub(crate) fn parse_create_table(tokens: &mut TokenReader<'_>, temporary: bool) 
     refuse_clauses(tokens)?;
     table.on_commit = on_commit(tokens)?;
     refuse_clauses(tokens)?;
+    if tokens.words("server") {
+        table.server = Some(tokens.name()?);
+    }
     Ok(Definition::CreateTable(table).into())
 }
 

@@ -39,6 +39,7 @@ pub mod grant;
 pub mod names;
 mod role;
 mod sequence;
+mod server;
 mod type_name;
 mod view;
 

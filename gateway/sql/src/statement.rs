@@ -15,7 +15,7 @@ mod tests;
 use crate::{
     ast::{Statement, WithPart},
     comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto, role,
-    select_into, sequence, settings,
+    select_into, sequence, server, settings,
     tokens::TokenReader,
     transaction, view, write,
 };
@@ -145,6 +145,8 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "proto") => proto::parse_create_proto(tokens),
         ("create", "or") if tokens.head_nth(2) == "proto" => proto::parse_create_proto(tokens),
         ("drop", "proto") => proto::parse_drop_proto(tokens),
+        ("create", "server") => server::parse_create_server(tokens),
+        ("drop", "server") => server::parse_drop_server(tokens),
         ("create", "view" | "or" | "recursive") => view::parse_create_view(tokens),
         ("alter", "view") => view::parse_alter_view(tokens),
         ("drop", "view") => view::parse_drop_view(tokens),

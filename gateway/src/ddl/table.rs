@@ -3,7 +3,9 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, condition_text},
     erasure::{self, Dropped},
-    proto, skipped,
+    proto,
+    server::no_server,
+    skipped,
 };
 use crate::{
     dml,
@@ -104,6 +106,10 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
             super::view::drop_shared(session, table.id.0, None).await?;
         }
         catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
+        if table.remote.is_some() {
+            // The server may not have been reached.
+            session.instance.purges.wake();
+        }
     }
     Ok(())
 }
@@ -149,7 +155,25 @@ pub(super) fn definition_of(
         primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
         families: create.families.iter().map(family).collect(),
         options: pairs(&create.options),
+        server: server_of(create, snapshot, tenant)?,
     })
+}
+
+/// The server that a table is to be made on.
+///
+/// # Errors
+/// For one that does not exist, and in the database of a tenant.
+fn server_of(
+    create: &CreateTable,
+    snapshot: &Snapshot,
+    tenant: Option<&TenantId>,
+) -> keyspan_catalog::Result<Option<u32>> {
+    let Some(name) = &create.server else { return Ok(None) };
+    if tenant.is_some() {
+        return Err(Error::new(ErrorKind::Unsupported, "a private table on a server")
+            .with_detail("Tables on servers are shared ones: an operator makes them in database \"keyspan\"."));
+    }
+    snapshot.server(name).map(|server| Some(server.id)).ok_or_else(|| no_server(name))
 }
 
 /// A column; one that holds messages is a jsonb.

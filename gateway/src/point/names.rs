@@ -98,6 +98,7 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         name: _,
         physical: _,
         space: _,
+        remote: _,
         families: _,
         columns,
         key: _,

@@ -86,6 +86,7 @@ pub(super) fn table(
         name: name.into(),
         physical: TableName::new(&format!("t-{name}")).unwrap(),
         space: None,
+        remote: None,
         checks: Vec::new(),
         families,
         columns,

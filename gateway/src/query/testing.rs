@@ -73,6 +73,7 @@ pub(crate) fn snapshot() -> Snapshot {
         name: "flights".into(),
         physical: keyspan_storage::TableName::new("t16400").unwrap(),
         space: None,
+        remote: None,
         checks: Vec::new(),
         families: vec![family],
         columns,
@@ -114,6 +115,7 @@ pub(crate) fn snapshot() -> Snapshot {
         private: BTreeMap::new(),
         temporary: Arc::default(),
         protos: BTreeMap::new(),
+        servers: BTreeMap::new(),
         roles: [
             role("keyspan", 16_384, true, &[]),
             role("ana", 16_392, false, &["ua"]),

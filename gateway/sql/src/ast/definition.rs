@@ -35,6 +35,10 @@ pub enum Definition {
         /// `IF EXISTS`
         if_exists: bool,
     },
+    /// `CREATE SERVER`
+    CreateServer(CreateServer),
+    /// `DROP SERVER`
+    DropServers(DropServers),
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
@@ -98,6 +102,28 @@ pub enum Definition {
     },
 }
 
+/// `CREATE SERVER`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateServer {
+    /// The name.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// The foreign-data wrapper.
+    pub wrapper: String,
+    /// `OPTIONS`
+    pub options: Vec<(String, String)>,
+}
+
+/// `DROP SERVER`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropServers {
+    /// The servers.
+    pub names: Vec<String>,
+    /// `IF EXISTS`
+    pub if_exists: bool,
+}
+
 /// The tenant that a new one is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseSource {
@@ -136,6 +162,8 @@ pub struct CreateTable {
     pub options: Vec<OptionClause>,
     /// The `ON COMMIT` clause.
     pub on_commit: Option<OnCommit>,
+    /// `SERVER`: where its rows are to be.
+    pub server: Option<String>,
 }
 
 /// The fate of a temporary table when a transaction commits.
