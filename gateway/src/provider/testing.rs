@@ -279,6 +279,8 @@ impl World {
             budget: None,
             path: Arc::default(),
             input: crate::pg::datetime::OwnedInput::default(),
+            relied: false,
+            isolated: false,
         }
     }
 

@@ -52,6 +52,22 @@ impl World {
         Self { instance: Arc::new(Instance { clock, ..Instance::new(catalog) }) }
     }
 
+    /// As [`new`](Self::new), with the table `r (k → n, s)` on server `bt`, which is a store in memory.
+    pub(crate) async fn with_server() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let memory = || Arc::new(MemoryStore::new(Box::new(SystemClock))) as Arc<dyn Store>;
+        let there = memory();
+        let catalog = Catalog::open_with_servers(memory(), move |_| Ok(there.clone())).await.unwrap();
+        let world = Self { instance: Arc::new(Instance { clock, ..Instance::new(Arc::new(catalog)) }) };
+        let sql = "CREATE DATABASE alto; CREATE DATABASE altostrat;
+            CREATE TABLE t (k text PRIMARY KEY, n bigint);
+            CREATE SERVER bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i', app_profile 'sql');
+            CREATE TABLE r (k text PRIMARY KEY, n bigint, s text) SERVER bt";
+        let made = "CREATE DATABASE\nCREATE DATABASE\nCREATE TABLE\nCREATE SERVER\nCREATE TABLE";
+        assert_eq!(run(&mut world.operator(), sql).await, made);
+        world
+    }
+
     /// Tenants `alto` and `altostrat`, and the table `t (a, b → n, s, c)`.
     pub(crate) async fn new() -> Self {
         let world = Self::empty().await;
