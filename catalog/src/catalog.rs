@@ -212,6 +212,7 @@ impl Catalog {
         self.before_edit(edit, &after)?;
         let mut writes = rows::difference(before, &after);
         match edit {
+            Edit::CreateTable(table) if table.is_found() => self.mark_found(table).await?,
             Edit::CreateTable(table) => {
                 self.make_table(table).await?;
                 writes.push(rows::delete(rows::pending_key(&table.physical)));
@@ -222,7 +223,8 @@ impl Catalog {
             }
             Edit::ChangePrivate(..) => self.make_private_table().await?,
             Edit::DropTable(id) => {
-                writes.extend(before.tables.get(id).map(|table| rows::pending(table)));
+                let own = before.tables.get(id).filter(|table| !table.is_found());
+                writes.extend(own.map(|table| rows::pending(table)));
             }
             _ => {}
         }
@@ -230,7 +232,9 @@ impl Catalog {
             Some(Validation { pin: pin.clone(), rows: vec![(rows::catalog_table(), rows::version_key())] });
         match self.store.commit(Commit { writes, validation }).await {
             Err(error) if error.kind() == keyspan_storage::ErrorKind::Conflict => {
-                if let Edit::CreateTable(table) = edit {
+                if let Edit::CreateTable(table) = edit
+                    && !table.is_found()
+                {
                     self.drop_pending(&table.physical).await?;
                 }
                 return Err(error.into());
@@ -249,7 +253,7 @@ impl Catalog {
                 }
             }
             Edit::DropTable(id) => {
-                if let Some(table) = before.tables.get(id)
+                if let Some(table) = before.tables.get(id).filter(|table| !table.is_found())
                     && let Err(error) = self.drop_pending(&table.physical).await
                 {
                     // The table is already invisible; the next start drops it, or the background on its server.
@@ -318,6 +322,9 @@ impl Catalog {
     /// Creates the families that the changed table adds, and switches history on. A new family that the store already
     /// has is left over from an edit that failed, and is dropped first.
     async fn make_families(&self, old: Option<&Arc<Table>>, table: &Table) -> Result<()> {
+        if table.is_found() {
+            return Ok(());
+        }
         let old = old.map(|old| old.storage_schema()).unwrap_or_default();
         let stored = self.store.table(&table.physical).await?;
         let mut changes = Vec::new();
@@ -338,6 +345,9 @@ impl Catalog {
     /// Makes the stored families match the table: sets GC rules, drops families that the table does not have, creates
     /// missing ones, and sets how long history is kept.
     async fn match_families(&self, table: &Table) -> Result<()> {
+        if table.is_found() {
+            return Ok(());
+        }
         let stored = self.store.table(&table.physical).await?;
         self.change_families(&table.physical, changes(&stored, &table.storage_schema())).await
     }

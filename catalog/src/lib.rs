@@ -66,7 +66,7 @@ pub use proto::{ProtoDescriptor, ProtoMessage};
 pub use rights::{AclItem, ObjectKind, ObjectRights, Privileges};
 pub use role::{Membership, MockNonce, Role, ScramSecret, SettingDefaults};
 pub use sequence::{Sequence, SequenceOptions, SequenceState};
-pub use server::{RemoteTable, Server};
+pub use server::{Found, FoundDefinition, RemoteDefinition, RemoteTable, Server};
 pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};

@@ -2,8 +2,9 @@
 //! to it is above.
 
 use crate::{Error, ErrorKind, Result, table::check_name};
-use keyspan_storage::TableName;
+use keyspan_storage::{Family, FamilyName, TableName};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The one kind of server.
 pub const BIGTABLE: &str = "bigtable";
@@ -102,6 +103,45 @@ pub struct RemoteTable {
     pub server: u32,
     /// The table's name on the server.
     pub name: TableName,
+    /// What holds of a table that was found there; `None` for one that was made there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
+}
+
+/// A table that was found on a server: it is not ours, so that its families, its rules and itself stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Whether rows are written, for which the table gets the family of markers.
+    pub writable: bool,
+    /// Whether the rows of a tenant are deleted with it.
+    pub on_drop_delete: bool,
+}
+
+/// The table of a definition on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteDefinition {
+    /// The server's OID.
+    pub server: u32,
+    /// The table that is there already; `None` for one that is made.
+    pub found: Option<FoundDefinition>,
+}
+
+/// A table as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundDefinition {
+    /// Its name.
+    pub name: TableName,
+    /// How it is used.
+    pub found: Found,
+    /// Its families.
+    pub families: BTreeMap<FamilyName, Family>,
+}
+
+impl RemoteTable {
+    /// Whether the table was found: not ours.
+    pub fn is_found(&self) -> bool {
+        self.found.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod database;
 mod database_copy;
 mod dry_run;
 mod erasure;
+mod foreign;
 mod membership;
 pub(crate) mod private;
 mod proto;
@@ -41,6 +42,7 @@ use crate::{
 /// The command tag of a definition.
 pub fn tag(definition: &Definition) -> &'static str {
     match definition {
+        Definition::CreateTable(create) if create.found.is_some() => "CREATE FOREIGN TABLE",
         Definition::CreateTable(_) => "CREATE TABLE",
         Definition::AlterTable(_) => "ALTER TABLE",
         Definition::DropTables(_) => "DROP TABLE",

@@ -92,7 +92,15 @@ impl View {
     pub fn writable(&self, name: &RelationName) -> Result<&Arc<Table>, SqlError> {
         let found = self.find(name).ok_or_else(|| name.missing("relation"))?.1;
         match found {
-            Relation::Table(table) => Ok(table),
+            Relation::Table(table) => match table.remote.as_ref().and_then(|remote| remote.found) {
+                Some(found) if !found.writable => {
+                    let message = format!("cannot change foreign table \"{name}\"");
+                    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                        .with_detail("It was found on a server, and is only read.")
+                        .with_hint("An operator makes it with OPTIONS (writable 'true')."))
+                }
+                _ => Ok(table),
+            },
             Relation::View(_) => {
                 let message = format!("cannot change what view \"{name}\" shows");
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)

@@ -34,6 +34,8 @@ pub struct WriteSet {
     pub(crate) messages: Vec<(RowKey, usize)>,
     /// Rows that are to be written under another key.
     pub(crate) moved: Vec<MovedRow>,
+    /// Whether rows get another key: one is deleted, and one written.
+    pub(crate) moves: bool,
     /// Rows that an INSERT has looked for, and that were not there.
     pub(crate) inserted: usize,
     pub(crate) bytes: usize,
@@ -103,6 +105,7 @@ impl WriteSet {
     /// The rows that are to be written under another key; they are counted no longer.
     pub(crate) fn take_moved(&mut self) -> Vec<MovedRow> {
         let moved = std::mem::take(&mut self.moved);
+        self.moves |= !moved.is_empty();
         self.bytes -= moved.iter().map(MovedRow::bytes).sum::<usize>();
         moved
     }

@@ -117,6 +117,11 @@ impl RoutedStore {
         self.routes.write().unwrap_or_else(PoisonError::into_inner).tables.remove(table);
     }
 
+    /// The store of a server.
+    pub fn server(&self, name: &str) -> Option<Arc<dyn Store>> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).servers.get(name).cloned()
+    }
+
     /// The tables that are on servers.
     pub fn routed(&self) -> Vec<TableName> {
         self.routes.read().unwrap_or_else(PoisonError::into_inner).tables.keys().cloned().collect()

@@ -48,6 +48,8 @@ mod wire {
     pub mod purge_reader;
     pub mod rights;
     pub mod semantics;
+    #[cfg(feature = "emulator")]
+    pub mod servers;
     pub mod session_defaults;
     pub mod shares;
     pub mod slt;

@@ -209,7 +209,9 @@ impl TenantCopy<'_> {
         if self.is_same_store() {
             // A table that was dropped meanwhile has no rows to take.
             let both = |(id, table): (_, &Arc<Table>)| Some((table.clone(), here.tables.get(id)?.clone()));
-            return Ok(self.source.snapshot.tables.iter().filter_map(both).collect());
+            // What was found on a server is not ours to copy.
+            let own = self.source.snapshot.tables.iter().filter(|(_, table)| !table.is_found());
+            return Ok(own.filter_map(both).collect());
         }
         let own = self.source.own();
         for source in self.source.snapshot.tables.values() {

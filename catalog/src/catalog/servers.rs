@@ -5,8 +5,8 @@
 //! [`Catalog::finish_servers`], which the background calls and tries again.
 
 use super::{Catalog, load, rows};
-use crate::{Edit, Error, ErrorKind, RemoteTable, Result, Server, Snapshot, Table, server};
-use keyspan_storage::{RoutedStore, Store, TableName, routed::Down};
+use crate::{Edit, Error, ErrorKind, RemoteTable, Result, Server, Snapshot, Table, server, table::marker_family};
+use keyspan_storage::{FamilyChange, RoutedStore, Store, TableName, TableSchema, routed::Down};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -105,6 +105,41 @@ impl Catalog {
                 self.follow(after)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The families of a table on a server, the family of markers among them if it has that.
+    ///
+    /// # Errors
+    /// The server's; [`NoTable`](ErrorKind::NoTable).
+    pub async fn remote_schema(&self, server: &Server, table: &TableName) -> Result<TableSchema> {
+        let servers = self.servers.as_ref().ok_or_else(no_servers)?;
+        let store = servers.routed.server(&server.route()).ok_or_else(no_servers)?;
+        store.table(table).await.map_err(|error| match error.kind() {
+            keyspan_storage::ErrorKind::NotFound => {
+                Error::new(ErrorKind::NoTable, format!("server \"{}\" has no table \"{table}\"", server.name))
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Gives a found table that is to be written the family of markers, if it does not have it. Nothing else of it is
+    /// changed.
+    pub(super) async fn mark_found(&self, table: &Table) -> Result<()> {
+        let writable = table.remote.as_ref().and_then(|remote| remote.found).is_some_and(|found| found.writable);
+        if !writable {
+            return Ok(());
+        }
+        let stored = self.store.table(&table.physical).await?;
+        let marker = marker_family();
+        if stored.families.contains_key(&marker) {
+            return Ok(());
+        }
+        let family = table.storage_schema().families.remove(&marker).unwrap_or_default();
+        match self.store.modify_families(&table.physical, vec![FamilyChange::Create(marker, family)]).await {
+            // Another gateway was first.
+            Err(error) if error.kind() == keyspan_storage::ErrorKind::AlreadyExists => Ok(()),
+            done => Ok(done?),
         }
     }
 

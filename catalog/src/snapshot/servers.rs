@@ -64,6 +64,12 @@ impl Snapshot {
 pub(super) fn check_altered(old: &Table, new: &Table) -> Result<()> {
     let lost_column = old.columns.iter().any(|old| new.columns.iter().all(|new| new.id != old.id));
     let lost_family = old.families.iter().any(|old| new.families.iter().all(|new| new.id != old.id));
+    if new.is_found() && old.families != new.families {
+        let message = format!("changing the families of table \"{}\"", new.name);
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .with_detail("It was found on a server, and is not ours: its families are as they are there.")
+            .with_hint("DROP TABLE forgets it; then CREATE FOREIGN TABLE reads its families again."));
+    }
     if new.remote.is_none() || !(lost_column || lost_family) {
         return Ok(());
     }

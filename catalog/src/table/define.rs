@@ -5,8 +5,8 @@ use super::{
     open::OPEN_ENCODING,
 };
 use crate::{
-    Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, RemoteTable, Result, SqlType,
-    TableId, private::private_table, value::exact,
+    Comments, Encoding, Error, ErrorKind, FamilyId, FoundDefinition, KeyEncoding, KeyPart, KeySchema, RemoteDefinition,
+    RemoteTable, Result, SqlType, TableId, private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -66,8 +66,8 @@ pub struct TableDefinition {
     pub families: Vec<FamilyDefinition>,
     /// `WITH`: dotted names and the text of their values.
     pub options: Vec<(String, String)>,
-    /// The OID of the server on which its rows are to be; `None` for here.
-    pub server: Option<u32>,
+    /// Where its rows are, if that is a server.
+    pub remote: Option<RemoteDefinition>,
 }
 
 impl Table {
@@ -85,8 +85,45 @@ impl Table {
         }
         let physical = physical_name(&definition.name, id)?;
         let mut table = Self::define_at(id, definition, &options, (physical, None))?;
-        table.remote = definition.server.map(|server| RemoteTable { server, name: remote_name(&table.physical, id) });
+        if let Some(RemoteDefinition { server, found }) = &definition.remote {
+            table.remote = Some(match found {
+                None => RemoteTable { server: *server, name: remote_name(&table.physical, id), found: None },
+                Some(found) => {
+                    table.take_families(found)?;
+                    RemoteTable { server: *server, name: found.name.clone(), found: Some(found.found) }
+                }
+            });
+        }
         Ok(table)
+    }
+
+    /// Gives the table the families of the one that was found, with their rules.
+    fn take_families(&mut self, found: &FoundDefinition) -> Result<()> {
+        let declared = std::mem::take(&mut self.families);
+        let used = |name: &FamilyName| self.columns.iter().any(|column| column.place.family() == Some(name));
+        if let Some(missing) =
+            declared.iter().map(|family| &family.name).find(|name| used(name) && !found.families.contains_key(*name))
+        {
+            let message = format!("table \"{}\" of the server has no family \"{missing}\"", found.name);
+            return Err(Error::new(ErrorKind::NoColumn, message));
+        }
+        self.next_family_id = 1;
+        for (name, family) in found.families.iter().filter(|(name, _)| name.as_str() != MARKER_FAMILY) {
+            let of_family = self.columns.iter().filter(|column| column.place.family() == Some(name));
+            for column in of_family.filter(|_| family.aggregate.is_some()) {
+                let fits = column.kind == SqlType::Int8
+                    && matches!(&column.place, ColumnPlace::Cell { encoding: Encoding::Binary, .. });
+                if !fits {
+                    let message = format!("column \"{}\" of aggregate family \"{name}\" must be a bigint", column.name);
+                    return Err(Error::new(ErrorKind::Invalid, message)
+                        .with_detail("Cells of an aggregate family hold 64-bit integers, big-endian."));
+                }
+            }
+            let (gc, aggregate) = (family.gc.clone(), family.aggregate);
+            self.families.push(TableFamily { id: FamilyId(self.next_family_id), name: name.clone(), gc, aggregate });
+            self.next_family_id += 1;
+        }
+        Ok(())
     }
 
     /// Makes a private table. It has one family, which keeps one version, and `ordered` keys; without a primary key, it

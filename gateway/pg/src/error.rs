@@ -162,6 +162,8 @@ states! {
     INVALID_SQL_STATEMENT_NAME = "26000";
     /// A conflict with another transaction; a retry may succeed.
     SERIALIZATION_FAILURE = "40001";
+    /// An option that a foreign-data wrapper does not have.
+    FDW_INVALID_OPTION_NAME = "HV00D";
     /// A statement of which only a part was done.
     STATEMENT_COMPLETION_UNKNOWN = "40003";
     /// A savepoint that does not exist.

@@ -1,8 +1,8 @@
-//! `CREATE SERVER`, `DROP SERVER`.
+//! `CREATE SERVER`, `DROP SERVER`, `CREATE FOREIGN TABLE`.
 
 use crate::{
-    ast::definition::{CreateServer, Definition, DropServers},
-    definition::is_cascade,
+    ast::definition::{CreateServer, CreateTable, Definition, DropServers},
+    definition::{is_cascade, parse_elements},
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -22,6 +22,22 @@ pub(crate) fn parse_create_server(tokens: &mut TokenReader<'_>) -> Result<Defini
     let wrapper = tokens.name()?;
     let options = parse_foreign_options(tokens)?;
     Ok(Definition::CreateServer(CreateServer { name, if_not_exists, wrapper, options }))
+}
+
+/// Parses what follows `CREATE`: `FOREIGN TABLE`.
+pub(crate) fn parse_create_foreign_table(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("foreign table")?;
+    let if_not_exists = tokens.words("if not exists");
+    let mut table = CreateTable { name: tokens.table_name()?, if_not_exists, ..CreateTable::default() };
+    parse_elements(tokens, &mut table)?;
+    if let Some(family) = table.families.first() {
+        let message = format!("FAMILY {} of a foreign table", family.name);
+        return Err(SqlError::unsupported(message).with_hint("A column names its family in its OPTIONS."));
+    }
+    tokens.expect_words("server")?;
+    table.server = Some(tokens.name()?);
+    table.found = Some(parse_foreign_options(tokens)?);
+    Ok(Definition::CreateTable(table))
 }
 
 /// Parses what follows `DROP`.

@@ -145,6 +145,11 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "proto") => proto::parse_create_proto(tokens),
         ("create", "or") if tokens.head_nth(2) == "proto" => proto::parse_create_proto(tokens),
         ("drop", "proto") => proto::parse_drop_proto(tokens),
+        ("create", "foreign") if tokens.head_nth(1) == "table" => server::parse_create_foreign_table(tokens),
+        ("drop", "foreign") if tokens.head_nth(1) == "table" => {
+            tokens.advance();
+            definition::parse_drop_table(tokens)
+        }
         ("create", "server") => server::parse_create_server(tokens),
         ("drop", "server") => server::parse_drop_server(tokens),
         ("create", "view" | "or" | "recursive") => view::parse_create_view(tokens),

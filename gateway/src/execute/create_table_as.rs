@@ -203,7 +203,7 @@ fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<Tab
         primary_key: Vec::new(),
         families: Vec::new(),
         options: Vec::new(),
-        server: None,
+        remote: None,
     })
 }
 

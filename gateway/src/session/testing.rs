@@ -54,10 +54,14 @@ impl World {
 
     /// As [`new`](Self::new), with the table `r (k → n, s)` on server `bt`, which is a store in memory.
     pub(crate) async fn with_server() -> Self {
+        Self::with_server_at(Arc::new(MemoryStore::new(Box::new(SystemClock)))).await
+    }
+
+    /// The same, where the server's store is given.
+    pub(crate) async fn with_server_at(there: Arc<dyn Store>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let memory = || Arc::new(MemoryStore::new(Box::new(SystemClock))) as Arc<dyn Store>;
-        let there = memory();
-        let catalog = Catalog::open_with_servers(memory(), move |_| Ok(there.clone())).await.unwrap();
+        let here = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+        let catalog = Catalog::open_with_servers(here, move |_| Ok(there.clone())).await.unwrap();
         let world = Self { instance: Arc::new(Instance { clock, ..Instance::new(Arc::new(catalog)) }) };
         let sql = "CREATE DATABASE alto; CREATE DATABASE altostrat;
             CREATE TABLE t (k text PRIMARY KEY, n bigint);

@@ -37,7 +37,10 @@ fn table(snapshot: &Snapshot, name: &str, remote: bool) -> Result<Edit> {
         name: name.into(),
         columns: vec![column("k"), column("v")],
         primary_key: vec![("k".into(), false)],
-        server: snapshot.server("bt").filter(|_| remote).map(|server| server.id),
+        remote: snapshot
+            .server("bt")
+            .filter(|_| remote)
+            .map(|server| crate::RemoteDefinition { server: server.id, found: None }),
         ..TableDefinition::default()
     };
     Ok(Edit::CreateTable(Table::define(TableId(snapshot.next_oid), &definition)?))

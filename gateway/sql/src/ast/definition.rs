@@ -164,6 +164,8 @@ pub struct CreateTable {
     pub on_commit: Option<OnCommit>,
     /// `SERVER`: where its rows are to be.
     pub server: Option<String>,
+    /// `OPTIONS` of `CREATE FOREIGN TABLE`: the table is there already. `None` for `CREATE TABLE`.
+    pub found: Option<Vec<(String, String)>>,
 }
 
 /// The fate of a temporary table when a transaction commits.

@@ -2,6 +2,11 @@
 
 use super::super::testing::{World, check, run};
 use expect_test::expect;
+use keyspan_storage::{
+    Family, FamilyName, GcRule, Mutation, RowKey, Store, StoreExt, SystemClock, TableName, TableSchema,
+    memory::MemoryStore,
+};
+use std::sync::Arc;
 
 #[tokio::test]
 async fn a_table_there_reads_and_writes_as_one_here() {
@@ -116,7 +121,11 @@ async fn a_transaction_writes_one_row_there() {
         ("BEGIN; UPDATE r SET n = 7 WHERE k = 'b'; CREATE TABLE own (a int); COMMIT", "rows of several servers"),
         ("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM r", "a state of table"),
         ("BEGIN; SELECT * FROM r FOR UPDATE", "FOR UPDATE of table"),
-        ("BEGIN; ROLLBACK; TRUNCATE r", "TRUNCATE of table"),
+        (
+            "BEGIN; ROLLBACK; SET keyspan.transactions = 'row'; UPDATE r SET k = 'z' WHERE k = 'a'",
+            "changing the primary key",
+        ),
+        ("RESET keyspan.transactions; BEGIN; ROLLBACK; TRUNCATE r", "TRUNCATE of table"),
         ("BEGIN; ROLLBACK; DELETE FROM r WHERE k = 'a' ERASE", "DELETE … ERASE of table"),
     ] {
         let told = run(&mut alto, sql).await;
@@ -174,6 +183,171 @@ async fn servers_are_the_operators() {
         assert_eq!(answer.split(' ').next(), Some(told), "{sql}: {answer}");
     }
     assert_eq!(run(&mut alto, "SELECT * FROM r").await.split(' ').next(), Some("42P01"));
+}
+
+fn family(name: &str) -> FamilyName {
+    FamilyName::new(name).unwrap()
+}
+
+/// A store with a table `metrics` that others made, and rows of theirs.
+async fn others() -> Arc<dyn Store> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+    let rule = |gc| Family { gc, aggregate: None };
+    let schema = TableSchema::of([(family("m"), rule(GcRule::MaxVersions(2))), (family("x"), rule(GcRule::KeepAll))]);
+    let metrics = TableName::new("metrics").unwrap();
+    store.create_table(&metrics, schema).await.unwrap();
+    for (key, cpu) in [("alto#h1", "0.5"), ("alto#h2", "oops"), ("altostrat#h1", "0.75"), ("no tenant", "1")] {
+        let set = |family_name: &str, qualifier: &'static str, value: &str| Mutation::SetCell {
+            family: family(family_name),
+            qualifier: qualifier.into(),
+            timestamp: Some(1_000),
+            value: value.to_owned().into(),
+        };
+        let mutations = vec![set("m", "cpu", cpu), set("x", "note", "theirs")];
+        store.mutate_row(&metrics, RowKey::new(key).unwrap(), mutations).await.unwrap();
+    }
+    store
+}
+
+async fn stored(store: &Arc<dyn Store>) -> (Vec<String>, usize) {
+    let metrics = TableName::new("metrics").unwrap();
+    let families = store.table(&metrics).await.unwrap().families.into_keys().map(|name| name.to_string()).collect();
+    (families, store.read_rows(&metrics, keyspan_storage::Scan::all()).await.unwrap().len())
+}
+
+#[tokio::test]
+async fn a_found_table_is_not_ours() {
+    let store = others().await;
+    let world = World::with_server_at(store.clone()).await;
+    let (mut operator, mut alto) = (world.operator(), world.tenant("alto"));
+    let create =
+        "CREATE FOREIGN TABLE found (host text, load float8 OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+        PRIMARY KEY (host)) SERVER bt OPTIONS (table 'metrics', on_bad_value 'null')";
+    assert_eq!(run(&mut operator, create).await, "CREATE FOREIGN TABLE");
+    check(
+        &mut alto,
+        "SELECT * FROM found ORDER BY host; SELECT host FROM found WHERE load > 0.1; INSERT INTO found VALUES ('h3', 1)",
+        expect![[r#"
+            h1|0.5
+            h2|∅
+            h1
+            0A000 cannot change foreign table "found" (It was found on a server, and is only read.)"#]],
+    )
+    .await;
+    check(
+        &mut operator,
+        "SELECT tenant, host, load FROM found ORDER BY 1, 2; SHOW CREATE TABLE found",
+        expect![[r#"
+            alto|h1|0.5
+            alto|h2|∅
+            altostrat|h1|0.75
+            CREATE FOREIGN TABLE found (
+                host text,
+                load double precision OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+                PRIMARY KEY (host)
+            ) SERVER bt OPTIONS (table 'metrics', key_encoding 'delimited', on_bad_value 'null')"#]],
+    )
+    .await;
+    for (sql, told) in [
+        ("ALTER TABLE found ADD FAMILY more", "0A000"),
+        ("ALTER TABLE found SET (m.max_versions = 1)", "0A000"),
+        ("ALTER TABLE found DROP COLUMN load", "0A000"),
+        ("DELETE FROM found", "0A000"),
+        ("TRUNCATE found", "0A000"),
+        ("ALTER TABLE found ADD COLUMN note text FAMILY x", "ALTER"),
+        (
+            "CREATE FOREIGN TABLE u (k text, v text OPTIONS (family 'none'), PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics')",
+            "42703",
+        ),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'none')", "42P01"),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER none OPTIONS (table 'metrics')", "42704"),
+        (
+            "CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', escape 'none')",
+            "0A000",
+        ),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', colour 'red')", "HV00D"),
+        (
+            "CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', on_drop 'delete')",
+            "22023",
+        ),
+    ] {
+        let answer = run(&mut operator, sql).await;
+        assert_eq!(answer.split(' ').next(), Some(told), "{sql}: {answer}");
+    }
+    assert_eq!(run(&mut alto, "SELECT note FROM found WHERE host = 'h1'").await, "theirs");
+    // Neither a drop of a tenant, nor of the table, nor another start changes anything there.
+    run(&mut operator, "DROP DATABASE alto; DROP TABLE found").await;
+    world.instance.catalog.finish_servers().await.unwrap();
+    assert_eq!(stored(&store).await, (vec!["m".to_owned(), "x".to_owned()], 4));
+    assert_eq!(run(&mut operator, "SELECT rows FROM keyspan.drops").await, "0");
+}
+
+#[tokio::test]
+async fn a_found_table_may_be_written() {
+    let store = others().await;
+    let world = World::with_server_at(store.clone()).await;
+    let (mut operator, mut alto) = (world.operator(), world.tenant("alto"));
+    let create =
+        "CREATE FOREIGN TABLE metrics (host text, cpu text OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+        PRIMARY KEY (host)) SERVER bt OPTIONS (writable 'true', on_drop 'delete')";
+    assert_eq!(run(&mut operator, create).await, "CREATE FOREIGN TABLE");
+    assert_eq!(stored(&store).await.0, ["_", "m", "x"]);
+    check(
+        &mut alto,
+        "INSERT INTO metrics VALUES ('h1', 'taken')",
+        expect![[
+            r#"23505 duplicate key value violates unique constraint "metrics_pkey" (Key (host)=(h1) already exists.)"#
+        ]],
+    )
+    .await;
+    check(
+        &mut alto,
+        "INSERT INTO metrics VALUES ('h3', '3'); UPDATE metrics SET cpu = '0.6' WHERE host = 'h1';
+         DELETE FROM metrics WHERE host = 'h2'; SELECT * FROM metrics ORDER BY host",
+        expect![[r#"
+            INSERT 0 1
+            UPDATE 1
+            DELETE 1
+            h1|0.6
+            h3|3"#]],
+    )
+    .await;
+    run(&mut operator, "DROP DATABASE alto").await;
+    assert_eq!(stored(&store).await.1, 2, "those of the other tenant, and of none");
+    run(&mut operator, "DROP TABLE metrics; DROP SERVER IF EXISTS none").await;
+    assert_eq!(stored(&store).await, (vec!["_".to_owned(), "m".to_owned(), "x".to_owned()], 2));
+}
+
+#[tokio::test]
+async fn psql_lists_servers_and_their_tables() {
+    let world = World::with_server().await;
+    let listed =
+        "SELECT srvname, fdwname, srvoptions FROM pg_foreign_server s JOIN pg_foreign_data_wrapper f ON f.oid = srvfdw;
+        SELECT relname, srvname, ftoptions FROM pg_foreign_table JOIN pg_class c ON c.oid = ftrelid
+        JOIN pg_foreign_server s ON s.oid = ftserver";
+    check(
+        &mut world.operator(),
+        listed,
+        expect![[r#"
+            bt|bigtable|[project=p, instance=i, app_profile=sql]
+            r|bt|[table=r-16389]"#]],
+    )
+    .await;
+    check(
+        &mut world.tenant("alto"),
+        listed,
+        expect![[r#"
+            bt|bigtable|∅
+            r|bt|∅"#]],
+    )
+    .await;
+    check(
+        &mut world.operator(),
+        "SHOW CREATE TABLE r",
+        expect![[r#"
+        "#]],
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -48,6 +48,9 @@ pub(super) fn without_other_reads(written: &mut WriteSet) {
 /// # Errors
 /// 0A000 for rows that would have to be written as one.
 pub(super) fn way(written: &WriteSet, by_row: bool) -> Result<Way> {
+    if written.moves {
+        return Err(moves());
+    }
     let tables = written.rows.values().map(|(table, _)| table);
     let tables: Vec<&Arc<Table>> = tables.chain(written.ranges.iter().map(|(table, _)| table)).collect();
     let servers = |table: &Arc<Table>| table.remote.as_ref().map(|remote| remote.server);
@@ -88,6 +91,9 @@ pub(super) fn check_block(open: &OpenTransaction, written: &WriteSet, by_row: bo
     let tables: Vec<&Arc<Table>> = own.chain(written.rows.values().map(|(table, _)| table)).collect();
     if tables.iter().all(|table| table.remote.is_none()) {
         return Ok(());
+    }
+    if written.moves {
+        return Err(moves());
     }
     let server = tables[0].remote.as_ref().map(|remote| remote.server);
     let is_elsewhere = |table: &&Arc<Table>| table.remote.as_ref().map(|remote| remote.server) != server;
@@ -201,6 +207,13 @@ fn several_rows(table: &str) -> SqlError {
     SqlError::unsupported(format!("changing several rows of table \"{table}\" as one"))
         .with_detail("Its rows are on a server, which is atomic by row.")
         .with_hint("SET keyspan.transactions = 'row' has each row changed by itself.")
+}
+
+/// A row that was deleted and could not be written under its new key would be lost.
+fn moves() -> SqlError {
+    SqlError::unsupported("changing the primary key of a row on a server")
+        .with_detail("The server is atomic by row, and the row would become another.")
+        .with_hint("INSERT the new row, then DELETE the old one.")
 }
 
 fn several_places() -> SqlError {
