@@ -19,6 +19,7 @@ mod erasures;
 mod private;
 mod purges;
 pub(crate) mod rows;
+mod servers;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,10 @@ pub struct Catalog {
     /// Whether an interrupted edit may be unfinished.
     interrupted: AtomicBool,
     count_exports: OnceLock<CountExports>,
+    /// Where tables may be besides the store; `None` for a store of its own.
+    servers: Option<servers::Servers>,
+    /// Whether something on a server may be unfinished.
+    remote_pending: AtomicBool,
 }
 
 /// Counts the files of exports of a tenant.
@@ -80,6 +85,10 @@ impl Catalog {
     /// # Errors
     /// The store's, and [`Corrupt`](crate::ErrorKind::Corrupt).
     pub async fn open(store: Arc<dyn Store>) -> Result<Self> {
+        Self::open_over(store, None).await
+    }
+
+    async fn open_over(store: Arc<dyn Store>, servers: Option<servers::Servers>) -> Result<Self> {
         let tables = store.tables().await?;
         // A read-only store already has the table.
         if !tables.iter().any(|(name, _)| *name == rows::catalog_table()) {
@@ -94,7 +103,10 @@ impl Catalog {
         let (editing, active_tenants, interrupted) =
             (Mutex::new(()), tenants::ActiveTenants::default(), AtomicBool::new(true));
         let count_exports = OnceLock::new();
-        let catalog = Self { store, newest, editing, active_tenants, interrupted, count_exports };
+        let remote_pending = AtomicBool::new(!loaded.pending_remote.is_empty());
+        let catalog =
+            Self { store, newest, editing, active_tenants, interrupted, count_exports, servers, remote_pending };
+        catalog.follow(&catalog.snapshot())?;
         match catalog.finish(&loaded.pending).await {
             Err(error) if takes_no_writes(&error) => {
                 tracing::warn!(%error, "a change of the catalog that was interrupted could not be finished yet");
@@ -177,6 +189,9 @@ impl Catalog {
             let before = self.refresh_at(&pin).await?;
             let edit = edit(&before)?;
             let after = before.apply(&edit)?;
+            if let Edit::DropServer(id) = &edit {
+                self.finish_servers_locked(Some(*id)).await?;
+            }
             match self.commit_at(&pin, &edit, &before, after).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => tracing::debug!("another edit came first"),
                 Ok(after) => return Ok(self.erase_freed(&edit, &before, after).await),
@@ -187,8 +202,17 @@ impl Catalog {
     }
 
     async fn commit_at(&self, pin: &Pin, edit: &Edit, before: &Snapshot, after: Snapshot) -> Result<Arc<Snapshot>> {
+        let result = self.commit_routed(pin, edit, before, after).await;
+        // What failed leaves no route.
+        self.follow(&self.snapshot())?;
+        result
+    }
+
+    async fn commit_routed(&self, pin: &Pin, edit: &Edit, before: &Snapshot, after: Snapshot) -> Result<Arc<Snapshot>> {
+        self.before_edit(edit, &after)?;
         let mut writes = rows::difference(before, &after);
         match edit {
+            Edit::CreateTable(table) if table.is_found() => self.mark_found(table).await?,
             Edit::CreateTable(table) => {
                 self.make_table(table).await?;
                 writes.push(rows::delete(rows::pending_key(&table.physical)));
@@ -199,7 +223,8 @@ impl Catalog {
             }
             Edit::ChangePrivate(..) => self.make_private_table().await?,
             Edit::DropTable(id) => {
-                writes.extend(before.tables.get(id).map(|table| rows::put(rows::pending_key(&table.physical), &true)));
+                let own = before.tables.get(id).filter(|table| !table.is_found());
+                writes.extend(own.map(|table| rows::pending(table)));
             }
             _ => {}
         }
@@ -207,7 +232,9 @@ impl Catalog {
             Some(Validation { pin: pin.clone(), rows: vec![(rows::catalog_table(), rows::version_key())] });
         match self.store.commit(Commit { writes, validation }).await {
             Err(error) if error.kind() == keyspan_storage::ErrorKind::Conflict => {
-                if let Edit::CreateTable(table) = edit {
+                if let Edit::CreateTable(table) = edit
+                    && !table.is_found()
+                {
                     self.drop_pending(&table.physical).await?;
                 }
                 return Err(error.into());
@@ -226,10 +253,11 @@ impl Catalog {
                 }
             }
             Edit::DropTable(id) => {
-                if let Some(table) = before.tables.get(id)
+                if let Some(table) = before.tables.get(id).filter(|table| !table.is_found())
                     && let Err(error) = self.drop_pending(&table.physical).await
                 {
-                    // The table is already invisible; the next start drops it.
+                    // The table is already invisible; the next start drops it, or the background on its server.
+                    self.remote_pending.fetch_or(table.remote.is_some(), Ordering::SeqCst);
                     tracing::warn!(table = %table.physical, %error, "a dropped table is still in the store");
                 }
             }
@@ -247,6 +275,7 @@ impl Catalog {
         }
         let loaded = Arc::new(load(&self.store, pin).await?.snapshot);
         self.newest.store(loaded.clone());
+        self.follow(&loaded)?;
         Ok(loaded)
     }
 
@@ -258,7 +287,7 @@ impl Catalog {
         if leftover {
             self.drop_pending(&table.physical).await?;
         }
-        self.write(rows::put(key, &true)).await?;
+        self.write(rows::pending(table)).await?;
         match self.store.create_table(&table.physical, table.storage_schema()).await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -293,6 +322,9 @@ impl Catalog {
     /// Creates the families that the changed table adds, and switches history on. A new family that the store already
     /// has is left over from an edit that failed, and is dropped first.
     async fn make_families(&self, old: Option<&Arc<Table>>, table: &Table) -> Result<()> {
+        if table.is_found() {
+            return Ok(());
+        }
         let old = old.map(|old| old.storage_schema()).unwrap_or_default();
         let stored = self.store.table(&table.physical).await?;
         let mut changes = Vec::new();
@@ -313,6 +345,9 @@ impl Catalog {
     /// Makes the stored families match the table: sets GC rules, drops families that the table does not have, creates
     /// missing ones, and sets how long history is kept.
     async fn match_families(&self, table: &Table) -> Result<()> {
+        if table.is_found() {
+            return Ok(());
+        }
         let stored = self.store.table(&table.physical).await?;
         self.change_families(&table.physical, changes(&stored, &table.storage_schema())).await
     }
@@ -326,7 +361,8 @@ impl Catalog {
 
     async fn mend_families(&self) -> Result<()> {
         let stored = self.store.tables().await?;
-        for table in self.snapshot().tables.values() {
+        // Those of servers are mended by the next ALTER TABLE: no server is asked here.
+        for table in self.snapshot().tables.values().filter(|table| table.remote.is_none()) {
             let Some((_, schema)) = stored.iter().find(|(name, _)| *name == table.physical) else {
                 let message = format!("the store has no table \"{}\" for table \"{}\"", table.physical, table.name);
                 return Err(Error::new(ErrorKind::Corrupt, message));

@@ -2,8 +2,8 @@
 //! [`Catalog::commit`](crate::Catalog::commit) stores them.
 
 use crate::{
-    DropCertificate, Erasure, MockNonce, PrivateEdit, ProtoDescriptor, Quotas, Role, RoleName, SettingDefaults, Table,
-    TableId, Tenant, TenantId, erasure::ErasureStep,
+    DropCertificate, Erasure, MockNonce, PrivateEdit, ProtoDescriptor, Quotas, Role, RoleName, Server, SettingDefaults,
+    Table, TableId, Tenant, TenantId, erasure::ErasureStep,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,10 @@ pub enum Edit {
     EraseFromTable(Box<(Table, Vec<Erasure>)>),
     /// Drops a table with its rows.
     DropTable(TableId),
+    /// A new server. Its OID is the catalog's next.
+    CreateServer(Server),
+    /// Drops a server, by OID, that no table is on.
+    DropServer(u32),
     /// A new protobuf descriptor of the operator's. Its OID is the catalog's next.
     CreateProto(ProtoDescriptor),
     /// A descriptor of the operator's with other files, which the tables that use it get.

@@ -145,6 +145,7 @@ mod tests {
         let cells = cells.map(|(at, (kind, encoding))| column((format!("c{at}"), *kind, None, Some(encoding.clone()))));
         let names = (0..columns.len()).map(|at| format!("c{at}")).collect();
         let definition = TableDefinition {
+            remote: None,
             name: "t".into(),
             columns: [id].into_iter().chain(cells).collect(),
             primary_key: vec![("id".into(), true)],

@@ -3,8 +3,8 @@
 
 use crate::{
     DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, ProtoDescriptor,
-    ProtoMessage, Quotas, Relation, Result, Role, RoleName, SettingDefaults, SqlView, Table, TableId, Tenant, TenantId,
-    TenantState,
+    ProtoMessage, Quotas, Relation, Result, Role, RoleName, Server, SettingDefaults, SqlView, Table, TableId, Tenant,
+    TenantId, TenantState,
     erasure::{self, ErasureStep},
     proto::objects as proto,
     sql_view,
@@ -15,6 +15,7 @@ use std::{
 };
 
 mod rights;
+mod servers;
 
 /// The first OID of a table, tenant or role: PostgreSQL reserves those below.
 pub const FIRST_OID: u32 = 16_384;
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub temporary: Arc<Private>,
     /// The operator's protobuf descriptors, by OID.
     pub protos: BTreeMap<u32, Arc<ProtoDescriptor>>,
+    /// The servers, by OID.
+    pub servers: BTreeMap<u32, Arc<Server>>,
     /// The roles.
     pub roles: BTreeMap<RoleName, Arc<Role>>,
     /// The certificates of dropped tenants, oldest first.
@@ -60,6 +63,7 @@ impl Default for Snapshot {
             private: BTreeMap::new(),
             temporary: Arc::default(),
             protos: BTreeMap::new(),
+            servers: BTreeMap::new(),
             roles: BTreeMap::new(),
             drops: Vec::new(),
             erasures: Erasures::new(),
@@ -104,6 +108,8 @@ impl Snapshot {
                 next.forget_rights(id.0);
                 next.check_views(self)?;
             }
+            Edit::CreateServer(server) => next.create_server(server)?,
+            Edit::DropServer(id) => next.drop_server(*id)?,
             Edit::CreateProto(descriptor) => {
                 proto::check_new(&next.protos, descriptor)?;
                 next.take_oid(descriptor.id)?;
@@ -262,7 +268,7 @@ impl Snapshot {
 
     fn alter_table(&mut self, table: &Table) -> Result<()> {
         let old = self.tables.get(&table.id).ok_or_else(|| no_table(table.id))?;
-        let fixed = |table: &Table| (table.physical.clone(), table.key.encoding, table.key.salt);
+        let fixed = |table: &Table| (table.physical.clone(), table.remote.clone(), table.key.encoding, table.key.salt);
         if fixed(old) != fixed(table) {
             let message = format!("where table \"{}\" is stored cannot change", table.name);
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -272,6 +278,7 @@ impl Snapshot {
             let message = format!("family \"{}\" cannot be dropped and added in one statement", family.name);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        servers::check_altered(old, table)?;
         self.check_table(table)?;
         let before = self.clone();
         self.tables.insert(table.id, Arc::new(table.clone()));
@@ -310,6 +317,7 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::TableExists, message)
                 .with_detail(format!("Database \"{tenant}\" has a private relation of this name.")));
         }
+        self.check_place(table)?;
         table.key.check()?;
         table.storage_schema().check().map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
     }

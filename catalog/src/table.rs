@@ -20,7 +20,7 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, SqlType, TableId};
+use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId};
 use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,9 @@ pub struct Table {
     /// never reused; `None` for a shared table.
     #[serde(default)]
     pub space: Option<u32>,
+    /// Where its rows are, if they are on a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteTable>,
     /// The declared families, without the marker family.
     pub families: Vec<TableFamily>,
     /// The columns, in the order of `SELECT *`; without `tenant`.
@@ -170,6 +173,16 @@ pub struct Table {
     pub comments: Comments,
 }
 
+impl ColumnPlace {
+    /// The family; `None` for a part of the key.
+    pub fn family(&self) -> Option<&FamilyName> {
+        match self {
+            Self::Key(_) => None,
+            Self::Cell { family, .. } | Self::Open { family, .. } => Some(family),
+        }
+    }
+}
+
 impl Column {
     /// The message that its cells hold, if they hold protobuf.
     pub fn message(&self) -> Option<&ProtoMessage> {
@@ -194,6 +207,16 @@ impl Table {
     /// Whether the table is private.
     pub fn is_private(&self) -> bool {
         self.space.is_some()
+    }
+
+    /// Whether the table was found on a server: it is not ours.
+    pub fn is_found(&self) -> bool {
+        self.remote.as_ref().is_some_and(RemoteTable::is_found)
+    }
+
+    /// Whether the rows of a tenant go with it: not those of tables that are not ours, unless they are said to.
+    pub fn is_dropped_with_tenant(&self) -> bool {
+        self.remote.as_ref().and_then(|remote| remote.found).is_none_or(|found| found.on_drop_delete)
     }
 
     /// Whether the table has a hidden key, since it has no primary key.

@@ -13,6 +13,7 @@ mod database;
 mod database_copy;
 mod dry_run;
 mod erasure;
+mod foreign;
 mod membership;
 pub(crate) mod private;
 mod proto;
@@ -22,6 +23,7 @@ mod rights;
 mod role;
 mod schema;
 mod sequence;
+mod server;
 mod session_defaults;
 pub(crate) mod table;
 mod view;
@@ -41,6 +43,7 @@ use crate::{
 /// The command tag of a definition.
 pub fn tag(definition: &Definition) -> &'static str {
     match definition {
+        Definition::CreateTable(create) if create.found.is_some() => "CREATE FOREIGN TABLE",
         Definition::CreateTable(_) => "CREATE TABLE",
         Definition::AlterTable(_) => "ALTER TABLE",
         Definition::DropTables(_) => "DROP TABLE",
@@ -53,6 +56,8 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
         Definition::Schema(said) => schema::tag(said),
+        Definition::CreateServer(_) => "CREATE SERVER",
+        Definition::DropServers(_) => "DROP SERVER",
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase { .. } => "CREATE DATABASE",
         Definition::Rights(change) => rights::tag(change),
@@ -76,6 +81,8 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
             | Definition::AlterDatabase { .. }
             | Definition::SessionDefaults { .. }
             | Definition::DropDatabase { .. }
+            | Definition::CreateServer(_)
+            | Definition::DropServers(_)
             | Definition::CreateRole(..)
             | Definition::AlterRole(..)
             | Definition::DropRoles { .. }
@@ -116,7 +123,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
     if !allowed {
         let command = tag(definition);
         let refused = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
-            .with_detail("Databases and roles are defined by an operator in database \"keyspan\".");
+            .with_detail("Databases, servers and roles are defined by an operator in database \"keyspan\".");
         audit::record(session, definition, Some(&refused));
         return Err(refused);
     }
@@ -155,6 +162,8 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateProto(create) => proto::create(session, create).await,
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
         Definition::Schema(said) => schema::execute(session, said).await,
+        Definition::CreateServer(create) => server::create(session, create).await,
+        Definition::DropServers(drop) => server::drop(session, drop).await,
         Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

@@ -443,7 +443,8 @@ impl Load {
                         if self.altering { target.not_unique(&row.parts) } else { target.duplicate(&row.parts) };
                     return Err(at(error));
                 }
-                if self.destination == Destination::Table && apart.is_none() {
+                // Rows on a server go in bulk: a key that another takes meanwhile is not held against them.
+                if self.destination == Destination::Table && apart.is_none() && target.table.remote.is_none() {
                     written.add_read(&target.table, row.key.clone())?;
                 }
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;

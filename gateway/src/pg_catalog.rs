@@ -42,6 +42,7 @@ mod protobuf;
 pub mod rewrite;
 pub mod rights;
 pub mod sequences;
+mod servers;
 pub mod shares;
 mod signals;
 mod statistics;
@@ -75,6 +76,9 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows, extension::dependencies]),
     (PG_CATALOG, "pg_description", &[comments::descriptions]),
     (PG_CATALOG, "pg_extension", &[extension::extensions]),
+    (PG_CATALOG, "pg_foreign_data_wrapper", &[servers::wrappers]),
+    (PG_CATALOG, "pg_foreign_server", &[servers::servers]),
+    (PG_CATALOG, "pg_foreign_table", &[servers::tables]),
     (PG_CATALOG, "pg_index", &[objects::indexes]),
     (PG_CATALOG, "pg_indexes", &[objects::index_definitions]),
     (PG_CATALOG, "pg_init_privs", &[extension::initial_privileges]),

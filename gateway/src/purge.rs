@@ -76,6 +76,10 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
         return Pause::AtMost(RETRY_MIN);
     }
     let mended = instance.catalog.finish_interrupted().await;
+    let mended = match instance.catalog.finish_servers().await {
+        Err(error) => mended.and(Err(error)),
+        Ok(()) => mended,
+    };
     let finished = instance.catalog.finish_drops(RESUMED, instance.clock.now_micros()).await;
     // What can be purged does not wait for what cannot be dropped.
     let purged = instance.catalog.purge(instance.clock.as_ref()).await;

@@ -355,7 +355,23 @@ impl Session {
         let buffered = self.transaction.buffered();
         let memory = Some(Arc::clone(&self.instance.resources.runtime.memory_pool));
         let input = self.input();
-        Ok(View { snapshot, pin, rows, buffered, pushdown, columnar, as_of: None, budget, memory, path, input })
+        let (as_of, relied) = (None, false);
+        let isolated = self.in_transaction() && self.isolation() == crate::sql::ast::session::Isolation::RepeatableRead;
+        Ok(View {
+            snapshot,
+            pin,
+            rows,
+            buffered,
+            pushdown,
+            columnar,
+            as_of,
+            budget,
+            memory,
+            path,
+            input,
+            relied,
+            isolated,
+        })
     }
 
     /// How texts are read as values now.

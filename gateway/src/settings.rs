@@ -105,6 +105,13 @@ const KNOWN: &[Setting] = &[
     ("keyspan.dump_shared", "off", Takes::Bool, None, "Whether pg_dump dumps the rows of shared tables."),
     ("keyspan.point", "on", Takes::Bool, None, "Whether short statements by key go around the optimizer."),
     ("keyspan.pushdown", "on", Takes::Bool, None, "Whether predicates become ranges of keys."),
+    (
+        "keyspan.transactions",
+        "commit",
+        Takes::Word(&["commit", "row"]),
+        None,
+        "Whether several rows on a server may be changed each by itself, where they cannot be changed as one.",
+    ),
     ("lc_collate", "C", Takes::Nothing, None, "The order of texts."),
     ("lc_ctype", "C", Takes::Nothing, None, "The classes of characters."),
     ("lc_messages", "C", Takes::Text, None, "The language of messages; there is one."),
@@ -231,6 +238,7 @@ struct Read {
     pushdown: bool,
     columnar: bool,
     point: bool,
+    rows_by_themselves: bool,
     read_only: bool,
     isolation: Isolation,
     statement_timeout: Option<Duration>,
@@ -246,6 +254,7 @@ impl Read {
             pushdown: value("keyspan.pushdown") == "on",
             columnar: value("keyspan.columnar") == "on",
             point: value("keyspan.point") == "on",
+            rows_by_themselves: value("keyspan.transactions") == "row",
             read_only: value("default_transaction_read_only") == "on",
             isolation: match value("default_transaction_isolation") {
                 "repeatable read" => Isolation::RepeatableRead,
@@ -422,6 +431,11 @@ impl Settings {
     /// `keyspan.columnar`
     pub fn columnar(&self) -> bool {
         self.read.columnar
+    }
+
+    /// Whether `keyspan.transactions` is `row`.
+    pub fn rows_by_themselves(&self) -> bool {
+        self.read.rows_by_themselves
     }
 
     /// `keyspan.point`

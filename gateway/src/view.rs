@@ -56,6 +56,10 @@ pub struct View {
     pub path: Arc<SearchPath>,
     /// How texts are read as values of columns, by the session's settings.
     pub input: OwnedInput,
+    /// Whether a commit may rely on what is read: a server remembers it.
+    pub relied: bool,
+    /// Whether all statements of the transaction read one state, which servers do not keep.
+    pub isolated: bool,
 }
 
 impl View {
@@ -84,7 +88,15 @@ impl View {
     pub fn writable(&self, name: &RelationName) -> Result<&Arc<Table>, SqlError> {
         let found = self.find(name).ok_or_else(|| name.missing("relation"))?.1;
         match found {
-            Relation::Table(table) => Ok(table),
+            Relation::Table(table) => match table.remote.as_ref().and_then(|remote| remote.found) {
+                Some(found) if !found.writable => {
+                    let message = format!("cannot change foreign table \"{name}\"");
+                    Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                        .with_detail("It was found on a server, and is only read.")
+                        .with_hint("An operator makes it with OPTIONS (writable 'true')."))
+                }
+                _ => Ok(table),
+            },
             Relation::View(_) => {
                 let message = format!("cannot change what view \"{name}\" shows");
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
@@ -93,9 +105,19 @@ impl View {
         }
     }
 
+    /// The same view, of which a commit may rely on every row that is read.
+    #[must_use]
+    pub(crate) fn relied(self) -> Self {
+        Self { relied: true, ..self }
+    }
+
     /// Scans a table at the view's pin and timestamp, with the buffered writes applied.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, ..scan };
+        let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, relied: self.relied, ..scan };
+        if table.remote.is_some() && self.isolated {
+            let message = format!("a state of table \"{}\" for a whole transaction: its server keeps none", table.name);
+            return keyspan_storage::store::failed(keyspan_storage::Error::Unsupported(message));
+        }
         // Whoever has metrics charges the budget.
         if scan.metrics.is_none()
             && let Some(budget) = &self.budget

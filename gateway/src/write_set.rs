@@ -34,6 +34,10 @@ pub struct WriteSet {
     pub(crate) messages: Vec<(RowKey, usize)>,
     /// Rows that are to be written under another key.
     pub(crate) moved: Vec<MovedRow>,
+    /// Whether rows get another key: one is deleted, and one written.
+    pub(crate) moves: bool,
+    /// Rows that an INSERT has looked for, and that were not there.
+    pub(crate) inserted: usize,
     pub(crate) bytes: usize,
     /// Cells, as [`CELLS_MAX`] counts them.
     pub(crate) cells: usize,
@@ -101,6 +105,7 @@ impl WriteSet {
     /// The rows that are to be written under another key; they are counted no longer.
     pub(crate) fn take_moved(&mut self) -> Vec<MovedRow> {
         let moved = std::mem::take(&mut self.moved);
+        self.moves |= !moved.is_empty();
         self.bytes -= moved.iter().map(MovedRow::bytes).sum::<usize>();
         moved
     }
@@ -220,6 +225,12 @@ impl WriteSet {
     pub(crate) fn private_tables(&self) -> Vec<TableId> {
         let tables = self.rows.values().map(|(table, _)| table).chain(self.ranges.iter().map(|(table, _)| table));
         tables.filter(|table| table.is_private()).map(|table| table.id).collect()
+    }
+
+    /// Whether something of it is on a server.
+    pub(crate) fn is_remote(&self) -> bool {
+        let mut tables = self.rows.values().map(|(table, _)| table).chain(self.ranges.iter().map(|(table, _)| table));
+        tables.any(|table| table.remote.is_some())
     }
 
     pub(crate) fn row_count(&self) -> usize {

@@ -155,6 +155,9 @@ pub enum Error {
     /// The server of a remote store refuses this client.
     #[error("{0}")]
     Forbidden(String),
+    /// The server of a remote store finds the request wrong.
+    #[error("{0}")]
+    Refused(String),
     /// The server of a remote store broke a rule of its protocol.
     #[error("{0}")]
     Protocol(String),
@@ -190,7 +193,7 @@ impl Error {
     /// The remedy.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) => ErrorKind::Invalid,
+            Self::Invalid(_) | Self::Refused(_) => ErrorKind::Invalid,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoTable(_) | Self::NoFamily { .. } => ErrorKind::NotFound,
             Self::TableExists(_) | Self::FamilyExists { .. } | Self::RowExists { .. } => ErrorKind::AlreadyExists,

@@ -7,8 +7,14 @@
 //! the catalog's table is watched, tables with many writes are not. The price is that an edit of the catalog waits for the
 //! writes of servers in progress, no longer than these may take.
 //!
+//! A table may have another name on its server: several tables here may show the same one there.
+//!
 //! A server that is down fails the requests about its tables, and no others: it is not asked for its tables, which only
 //! [`Store::table`] shows.
+
+mod down;
+
+pub use down::Down;
 
 use crate::{
     CheckAndMutate, ClockInfo, Columnar, ColumnarRequest, ColumnarScan, Commit, Error, FamilyChange, History,
@@ -42,12 +48,18 @@ pub struct RoutedStore {
 #[derive(Debug, Default)]
 struct Routes {
     servers: BTreeMap<String, Arc<dyn Store>>,
-    /// The server of a table, by its name.
-    tables: BTreeMap<TableName, String>,
+    /// The server of a table and its name there, by the name here.
+    tables: BTreeMap<TableName, (String, TableName)>,
 }
 
-/// A server's name and its store.
-type Server = (String, Arc<dyn Store>);
+/// A table on a server.
+#[derive(Clone, Debug)]
+struct There {
+    server: String,
+    store: Arc<dyn Store>,
+    /// The table's name on the server.
+    table: TableName,
+}
 
 /// The state of a pin: one of the store here, and one of each server.
 #[derive(Debug)]
@@ -81,14 +93,14 @@ impl RoutedStore {
     pub fn remove_server(&self, name: &str) {
         let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
         routes.servers.remove(name);
-        routes.tables.retain(|_, server| server != name);
+        routes.tables.retain(|_, (server, _)| server != name);
     }
 
-    /// Says that a table is on a server, whether it exists there or will be created.
+    /// Says that a table is on a server, under a name of its own, whether it exists there or will be created.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a server that does not exist, and a watched table.
-    pub fn route(&self, table: &TableName, server: &str) -> Result<()> {
+    pub fn route(&self, table: &TableName, server: &str, there: &TableName) -> Result<()> {
         if self.watched.contains(table) {
             return Err(Error::Invalid(format!("table {table:?} stays here")));
         }
@@ -96,7 +108,7 @@ impl RoutedStore {
         if !routes.servers.contains_key(server) {
             return Err(Error::Invalid(format!("there is no server {server:?}")));
         }
-        routes.tables.insert(table.clone(), server.to_owned());
+        routes.tables.insert(table.clone(), (server.to_owned(), there.clone()));
         Ok(())
     }
 
@@ -105,20 +117,31 @@ impl RoutedStore {
         self.routes.write().unwrap_or_else(PoisonError::into_inner).tables.remove(table);
     }
 
-    /// The server of a table; `None` for a table here.
-    fn server(&self, table: &TableName) -> Option<Server> {
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
-        let name = routes.tables.get(table)?;
-        routes.servers.get(name).map(|store| (name.clone(), store.clone()))
+    /// The store of a server.
+    pub fn server(&self, name: &str) -> Option<Arc<dyn Store>> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).servers.get(name).cloned()
     }
 
-    /// The store of a table.
-    fn store(&self, table: &TableName) -> Arc<dyn Store> {
-        self.server(table).map_or_else(|| self.here.clone(), |(_, store)| store)
+    /// The tables that are on servers.
+    pub fn routed(&self) -> Vec<TableName> {
+        self.routes.read().unwrap_or_else(PoisonError::into_inner).tables.keys().cloned().collect()
+    }
+
+    /// Where a table is; `None` for a table here.
+    fn there(&self, table: &TableName) -> Option<There> {
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let (server, table) = routes.tables.get(table)?;
+        let store = routes.servers.get(server)?.clone();
+        Some(There { server: server.clone(), store, table: table.clone() })
+    }
+
+    /// The store of a table, and the table's name there.
+    fn store(&self, table: &TableName) -> (Arc<dyn Store>, TableName) {
+        self.there(table).map_or_else(|| (self.here.clone(), table.clone()), |there| (there.store, there.table))
     }
 
     async fn pinned(&self, here: Pin) -> Pin {
-        let servers: Vec<Server> = {
+        let servers: Vec<(String, Arc<dyn Store>)> = {
             let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
             routes.servers.iter().map(|(name, store)| (name.clone(), store.clone())).collect()
         };
@@ -153,20 +176,20 @@ impl RoutedStore {
     }
 
     /// The one server whose rows are written; `None` for rows here.
-    fn target(&self, writes: &[Write]) -> Result<Option<Server>> {
-        let mut targets = writes.iter().map(|write| self.server(table_of(write)));
+    fn target(&self, writes: &[Write]) -> Result<Option<(String, Arc<dyn Store>)>> {
+        let mut targets = writes.iter().map(|write| self.there(table_of(write)));
         let Some(target) = targets.next() else { return Ok(None) };
-        let name = target.as_ref().map(|(name, _)| name.clone());
-        if targets.any(|other| other.map(|(name, _)| name) != name) {
+        let name = target.as_ref().map(|there| there.server.clone());
+        if targets.any(|other| other.map(|there| there.server) != name) {
             return Err(Error::Unsupported("rows of several servers cannot be written in one transaction".into()));
         }
-        Ok(target)
+        Ok(target.map(|there| (there.server, there.store)))
     }
 
     /// A validation, divided into the rows here and those of servers.
     fn divided(&self, validation: Option<Validation>) -> Option<(Validation, Validation)> {
         let Validation { pin, rows } = validation?;
-        let (there, here): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(table, _)| self.server(table).is_some());
+        let (there, here): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(table, _)| self.there(table).is_some());
         Some((Validation { pin: pin.clone(), rows: here }, Validation { pin, rows: there }))
     }
 
@@ -190,16 +213,20 @@ impl RoutedStore {
     /// server may still write.
     async fn commit_there(
         &self,
-        (name, store): Server,
-        writes: Vec<Write>,
+        (name, store): (String, Arc<dyn Store>),
+        mut writes: Vec<Write>,
         validation: Option<Validation>,
     ) -> Result<i64> {
         let _place = self.places.read().await;
-        let Some((here, there)) = self.divided(validation) else {
+        for write in &mut writes {
+            let (Write::Row { table, .. } | Write::DeleteRange { table, .. }) = write;
+            *table = self.table_on(&name, table)?;
+        }
+        let Some((here, mut there)) = self.divided(validation) else {
             return store.commit(Commit { writes, validation: None }).await;
         };
-        if there.rows.iter().any(|(table, _)| self.server(table).is_none_or(|(of, _)| of != name)) {
-            return Err(Error::Unsupported("a write cannot rely on rows of another server".into()));
+        for (table, _) in &mut there.rows {
+            *table = self.table_on(&name, table)?;
         }
         if !here.rows.is_empty() {
             // What is watched cannot change until the place is free; a commit of nothing checks it.
@@ -214,6 +241,13 @@ impl RoutedStore {
         };
         store.commit(Commit { writes, validation }).await
     }
+
+    /// The name that a table has on this server.
+    fn table_on(&self, server: &str, table: &TableName) -> Result<TableName> {
+        let there = self.there(table).filter(|there| there.server == server);
+        let elsewhere = || Error::Unsupported("a write cannot rely on rows of another server".into());
+        there.map(|there| there.table).ok_or_else(elsewhere)
+    }
 }
 
 fn table_of(write: &Write) -> &TableName {
@@ -225,11 +259,13 @@ fn table_of(write: &Write) -> &TableName {
 #[async_trait]
 impl Store for RoutedStore {
     async fn create_table(&self, table: &TableName, schema: TableSchema) -> Result<()> {
-        self.store(table).create_table(table, schema).await
+        let (store, table) = self.store(table);
+        store.create_table(&table, schema).await
     }
 
     async fn drop_table(&self, table: &TableName) -> Result<()> {
-        self.store(table).drop_table(table).await
+        let (store, table) = self.store(table);
+        store.drop_table(&table).await
     }
 
     /// The tables here.
@@ -238,11 +274,13 @@ impl Store for RoutedStore {
     }
 
     async fn table(&self, table: &TableName) -> Result<TableSchema> {
-        self.store(table).table(table).await
+        let (store, table) = self.store(table);
+        store.table(&table).await
     }
 
     async fn modify_families(&self, table: &TableName, changes: Vec<FamilyChange>) -> Result<()> {
-        self.store(table).modify_families(table, changes).await
+        let (store, table) = self.store(table);
+        store.modify_families(&table, changes).await
     }
 
     async fn pin(&self) -> Result<Pin> {
@@ -254,15 +292,19 @@ impl Store for RoutedStore {
     }
 
     fn scan(&self, table: &TableName, scan: Scan) -> RowStream {
-        let server = self.server(table);
-        match Self::scan_of(server.as_ref().map(|(name, _)| name.as_str()), scan) {
-            Ok(scan) => server.map_or_else(|| self.here.clone(), |(_, store)| store).scan(table, scan),
+        let there = self.there(table);
+        match Self::scan_of(there.as_ref().map(|there| there.server.as_str()), scan) {
+            Ok(scan) => match there {
+                Some(there) => there.store.scan(&there.table, scan),
+                None => self.here.scan(table, scan),
+            },
             Err(error) => failed(error),
         }
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
-        self.store(table).sample_row_keys(table).await
+        let (store, table) = self.store(table);
+        store.sample_row_keys(&table).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
@@ -274,27 +316,32 @@ impl Store for RoutedStore {
 
     async fn mutate_rows(&self, table: &TableName, rows: Vec<RowMutation>) -> Result<Vec<Result<()>>> {
         self.refuse_watched(table)?;
-        self.store(table).mutate_rows(table, rows).await
+        let (store, table) = self.store(table);
+        store.mutate_rows(&table, rows).await
     }
 
     async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
         self.refuse_watched(table)?;
-        self.store(table).load(table, columns).await
+        let (store, table) = self.store(table);
+        store.load(&table, columns).await
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {
         self.refuse_watched(table)?;
-        self.store(table).check_and_mutate(table, request).await
+        let (store, table) = self.store(table);
+        store.check_and_mutate(&table, request).await
     }
 
     async fn read_modify_write(&self, table: &TableName, key: RowKey, rules: Vec<ReadModifyWrite>) -> Result<Row> {
         self.refuse_watched(table)?;
-        self.store(table).read_modify_write(table, key, rules).await
+        let (store, table) = self.store(table);
+        store.read_modify_write(&table, key, rules).await
     }
 
     async fn drop_row_range(&self, table: &TableName, prefix: Bytes) -> Result<()> {
         self.refuse_watched(table)?;
-        self.store(table).drop_row_range(table, prefix).await
+        let (store, table) = self.store(table);
+        store.drop_row_range(&table, prefix).await
     }
 
     async fn purge(&self, ranges: &[(TableName, KeyRange)]) -> Result<PurgeReport> {
@@ -308,9 +355,10 @@ impl Store for RoutedStore {
     }
 
     async fn history_size(&self, table: &TableName, rows: &KeyRange, pin: Option<Pin>) -> Result<HistorySize> {
-        let server = self.server(table);
-        let pin = pin.map(|pin| Self::part(&pin, server.as_ref().map(|(name, _)| name.as_str()))).transpose()?;
-        server.map_or_else(|| self.here.clone(), |(_, store)| store).history_size(table, rows, pin).await
+        let server = self.there(table).map(|there| there.server);
+        let pin = pin.map(|pin| Self::part(&pin, server.as_deref())).transpose()?;
+        let (store, table) = self.store(table);
+        store.history_size(&table, rows, pin).await
     }
 
     fn clock(&self) -> Option<ClockInfo> {
@@ -326,7 +374,8 @@ impl Store for RoutedStore {
     }
 
     fn history(&self, table: &TableName) -> Option<History> {
-        self.store(table).history(table)
+        let (store, table) = self.store(table);
+        store.history(&table)
     }
 
     /// Those of the store here.
@@ -335,7 +384,8 @@ impl Store for RoutedStore {
     }
 
     fn promises_of(&self, table: &TableName) -> Promises {
-        self.store(table).promises_of(table)
+        let (store, table) = self.store(table);
+        store.promises_of(&table)
     }
 
     fn set_layouts(&self, layouts: Arc<dyn Layouts>) {
@@ -368,11 +418,11 @@ impl RoutedStore {
     }
 
     fn refuse_purge<'a>(&self, tables: impl IntoIterator<Item = &'a TableName>) -> Result<()> {
-        match tables.into_iter().find_map(|table| self.server(table)) {
+        match tables.into_iter().find_map(|table| self.there(table)) {
             None => Ok(()),
-            Some((name, _)) => {
-                Err(Error::Unsupported(format!("server {name:?} does not say when the bytes of deleted rows are gone")))
-            }
+            Some(There { server, .. }) => Err(Error::Unsupported(format!(
+                "server {server:?} does not say when the bytes of deleted rows are gone"
+            ))),
         }
     }
 }
@@ -380,20 +430,19 @@ impl RoutedStore {
 impl ColumnarScan for RoutedStore {
     /// Rows of a server come as rows.
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar> {
-        let Some((name, store)) = self.server(table) else {
+        let Some(There { server, store, table }) = self.there(table) else {
             let columnar =
                 self.here.columnar().ok_or_else(|| Error::Unsupported("there are no columns here".into()))?;
             let pin = request.pin.as_ref().map(|pin| Self::part(pin, None)).transpose()?;
             return columnar.columnar(table, ColumnarRequest { pin, ..request });
         };
-        let pin = request.pin.as_ref().map(|pin| Self::part(pin, Some(&name))).transpose()?;
-        let table = table.clone();
+        let pin = request.pin.as_ref().map(|pin| Self::part(pin, Some(&server))).transpose()?;
         let read = move |scan| store.scan(&table, Scan { pin: pin.clone(), ..scan });
         Ok(Columnar { parts: Vec::new(), memory: Vec::new(), rest: Rest::new(ROWS_GUESS, read) })
     }
 
     fn runs_inline(&self, table: &TableName, request: &ColumnarRequest) -> bool {
-        if self.server(table).is_some() {
+        if self.there(table).is_some() {
             return true;
         }
         let pin = request.pin.as_ref().and_then(|pin| Self::part(pin, None).ok());

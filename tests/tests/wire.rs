@@ -52,6 +52,8 @@ mod wire {
     pub mod rights;
     pub mod schemas;
     pub mod semantics;
+    #[cfg(feature = "emulator")]
+    pub mod servers;
     pub mod session_defaults;
     pub mod shares;
     pub mod slt;

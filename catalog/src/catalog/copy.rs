@@ -209,11 +209,21 @@ impl TenantCopy<'_> {
         if self.is_same_store() {
             // A table that was dropped meanwhile has no rows to take.
             let both = |(id, table): (_, &Arc<Table>)| Some((table.clone(), here.tables.get(id)?.clone()));
-            return Ok(self.source.snapshot.tables.iter().filter_map(both).collect());
+            // What was found on a server is not ours to copy.
+            let own = self.source.snapshot.tables.iter().filter(|(_, table)| !table.is_found());
+            return Ok(own.filter_map(both).collect());
         }
         let own = self.source.own();
         for source in self.source.snapshot.tables.values() {
             let is_read = own.views.values().any(|view| view.uses.contains_key(&source.id.0));
+            if source.remote.is_some() && !is_read {
+                // Its rows are on a server: no part of the backup.
+                continue;
+            }
+            if source.remote.is_some() {
+                let message = format!("a view of relation \"{}\", which the backup does not have", source.name);
+                return Err(Error::new(ErrorKind::Unsupported, message).with_detail("Its rows are on a server."));
+            }
             if !is_read && !self.has_rows(source).await? {
                 continue;
             }

@@ -46,7 +46,9 @@ impl Catalog {
         let snapshot = self.snapshot();
         // A table created since has no rows of these tenants. A table dropped since is removed by the store, which
         // waits for that whichever tables it is given; the catalog's own table is always among them.
-        let shared = snapshot.tables.values().map(|table| table.physical.clone());
+        // The bytes of rows on servers are left to these.
+        let here = snapshot.tables.values().filter(|table| table.remote.is_none());
+        let shared = here.map(|table| table.physical.clone());
         let tables = shared.chain([private_table(), heat_table(), rows::catalog_table()]);
         let ranges = tables
             .flat_map(|table| drops.iter().map(move |drop| (table.clone(), KeyRange::prefix(span(&drop.tenant)))));

@@ -7,6 +7,7 @@
 //! tenant#alto         a Tenant
 //! table#16390         a Table
 //! role#ana            a Role
+//! server#16399        a Server
 //! private_table#alto#16391   a Table of the tenant's own
 //! private_sequence#alto#16393   a Sequence of the tenant's own
 //! private_view#alto#16394   a SqlView of the tenant's own
@@ -19,13 +20,14 @@
 //! private_erasure#alto#00000000000000000001   an Erasure of the tenant's rows
 //! drop#0000016385     a DropCertificate
 //! erasure#00000000000000000001   an Erasure of shared tables
-//! pending#flights-16390   true: a table of the store that is being created or dropped
+//! pending#flights-16390   true: a table of the store that is being created or dropped; for one on a server, the
+//!                         RemoteTable
 //! ```
 
 use super::CATALOG_TABLE;
 use crate::{
-    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, Result, Role,
-    Schema, Sequence, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
+    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, RemoteTable, Result,
+    Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -163,6 +165,12 @@ pub(super) fn pending_key(table: &TableName) -> RowKey {
     key(format!("pending#{table}"))
 }
 
+/// Says that a table of the store is being created or dropped.
+pub(super) fn pending(table: &Table) -> Write {
+    let key = pending_key(&table.physical);
+    table.remote.as_ref().map_or_else(|| put(key.clone(), &true), |remote| put(key.clone(), remote))
+}
+
 /// The encoded value of a row.
 fn bytes(row: &Row) -> Bytes {
     row.newest(FAMILY, b"").map(|cell| cell.value.clone()).unwrap_or_default()
@@ -228,6 +236,7 @@ pub(super) fn difference(before: &Snapshot, after: &Snapshot) -> Vec<Write> {
     maps(&before.tenants, &after.tenants, tenant_key, &mut writes);
     maps(&before.tables, &after.tables, |id| table_key(*id), &mut writes);
     maps(&before.protos, &after.protos, |id| key(format!("proto#{id}")), &mut writes);
+    maps(&before.servers, &after.servers, |id| key(format!("server#{id}")), &mut writes);
     maps(&before.roles, &after.roles, |name| key(format!("role#{name}")), &mut writes);
     private(before, after, &mut writes);
     maps(&before.erasures, &after.erasures, |number| erasure_key(*number), &mut writes);
@@ -283,6 +292,8 @@ fn maps<K: Ord, V: Serialize>(
 pub(super) struct Loaded {
     pub(super) snapshot: Snapshot,
     pub(super) pending: Vec<TableName>,
+    /// Those on servers.
+    pub(super) pending_remote: Vec<(TableName, RemoteTable)>,
 }
 
 impl Loaded {
@@ -303,6 +314,10 @@ impl Loaded {
             ("table", _) => {
                 let table: Table = decode(row)?;
                 snapshot.tables.insert(table.id, Arc::new(table));
+            }
+            ("server", _) => {
+                let server: Server = decode(row)?;
+                snapshot.servers.insert(server.id, Arc::new(server));
             }
             ("private_table", of) => {
                 let table: Table = decode(row)?;
@@ -361,7 +376,8 @@ impl Loaded {
                 snapshot.roles.insert(role.name.clone(), Arc::new(role));
             }
             ("drop", _) => snapshot.drops.push(Arc::new(decode::<DropCertificate>(row)?)),
-            ("pending", name) => self.pending.push(TableName::new(name)?),
+            ("pending", name) if &bytes(row)[..] == b"true" => self.pending.push(TableName::new(name)?),
+            ("pending", name) => self.pending_remote.push((TableName::new(name)?, decode(row)?)),
             _ => return Err(unknown_row(row)),
         }
         Ok(())

@@ -114,7 +114,7 @@ impl Catalog {
         let rows = TenantStore::of_tenant(self.store().clone(), tenant.id.clone());
         let (pin, snapshot) = (rows.pin().await?, self.snapshot());
         let mut contents = Contents { exports: self.exports(tenant), ..Contents::default() };
-        for table in snapshot.tables_in(Some(&tenant.id)) {
+        for table in snapshot.tables_in(Some(&tenant.id)).filter(|table| table.is_dropped_with_tenant()) {
             let size = rows.size_with_history(table, &KeyRange::all(), &pin).await?;
             contents.private_tables += u64::from(table.is_private());
             if size.is_empty() {
@@ -170,7 +170,9 @@ impl Catalog {
     ) -> Result<Arc<DropCertificate>> {
         let contents = self.tenant_contents(tenant).await?;
         // All private tables and spare spaces are in one table of the store.
-        let shared = self.snapshot().tables.values().map(|table| table.physical.clone()).collect::<Vec<_>>();
+        let snapshot = self.snapshot();
+        let dropped = snapshot.tables.values().filter(|table| table.is_dropped_with_tenant());
+        let shared = dropped.map(|table| table.physical.clone()).collect::<Vec<_>>();
         for table in shared.into_iter().chain([private_table()]) {
             match self.store().drop_row_range(&table, span(&tenant.id)).await {
                 // Another statement dropped the table meanwhile, and its rows with it; or no private table exists yet.

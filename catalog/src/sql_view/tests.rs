@@ -14,6 +14,7 @@ fn table(id: u32, name: &str) -> Table {
         qualifier: None,
     };
     let definition = TableDefinition {
+        remote: None,
         name: name.into(),
         columns: vec![column("a"), column("b")],
         primary_key: vec![("a".into(), false)],

@@ -5,8 +5,8 @@ use super::{
     open::OPEN_ENCODING,
 };
 use crate::{
-    Comments, Encoding, Error, ErrorKind, FamilyId, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableId,
-    private::private_table, value::exact,
+    Comments, Encoding, Error, ErrorKind, FamilyId, FoundDefinition, KeyEncoding, KeyPart, KeySchema, RemoteDefinition,
+    RemoteTable, Result, SqlType, TableId, private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -66,6 +66,8 @@ pub struct TableDefinition {
     pub families: Vec<FamilyDefinition>,
     /// `WITH`: dotted names and the text of their values.
     pub options: Vec<(String, String)>,
+    /// Where its rows are, if that is a server.
+    pub remote: Option<RemoteDefinition>,
 }
 
 impl Table {
@@ -82,7 +84,46 @@ impl Table {
                 .with_hint("Declare PRIMARY KEY (…): it is the row key, and its order the order of the rows."));
         }
         let physical = physical_name(&definition.name, id)?;
-        Self::define_at(id, definition, &options, (physical, None))
+        let mut table = Self::define_at(id, definition, &options, (physical, None))?;
+        if let Some(RemoteDefinition { server, found }) = &definition.remote {
+            table.remote = Some(match found {
+                None => RemoteTable { server: *server, name: remote_name(&table.physical, id), found: None },
+                Some(found) => {
+                    table.take_families(found)?;
+                    RemoteTable { server: *server, name: found.name.clone(), found: Some(found.found) }
+                }
+            });
+        }
+        Ok(table)
+    }
+
+    /// Gives the table the families of the one that was found, with their rules.
+    fn take_families(&mut self, found: &FoundDefinition) -> Result<()> {
+        let declared = std::mem::take(&mut self.families);
+        let used = |name: &FamilyName| self.columns.iter().any(|column| column.place.family() == Some(name));
+        if let Some(missing) =
+            declared.iter().map(|family| &family.name).find(|name| used(name) && !found.families.contains_key(*name))
+        {
+            let message = format!("table \"{}\" of the server has no family \"{missing}\"", found.name);
+            return Err(Error::new(ErrorKind::NoColumn, message));
+        }
+        self.next_family_id = 1;
+        for (name, family) in found.families.iter().filter(|(name, _)| name.as_str() != MARKER_FAMILY) {
+            let of_family = self.columns.iter().filter(|column| column.place.family() == Some(name));
+            for column in of_family.filter(|_| family.aggregate.is_some()) {
+                let fits = column.kind == SqlType::Int8
+                    && matches!(&column.place, ColumnPlace::Cell { encoding: Encoding::Binary, .. });
+                if !fits {
+                    let message = format!("column \"{}\" of aggregate family \"{name}\" must be a bigint", column.name);
+                    return Err(Error::new(ErrorKind::Invalid, message)
+                        .with_detail("Cells of an aggregate family hold 64-bit integers, big-endian."));
+                }
+            }
+            let (gc, aggregate) = (family.gc.clone(), family.aggregate);
+            self.families.push(TableFamily { id: FamilyId(self.next_family_id), name: name.clone(), gc, aggregate });
+            self.next_family_id += 1;
+        }
+        Ok(())
     }
 
     /// Makes a private table. It has one family, which keeps one version, and `ordered` keys; without a primary key, it
@@ -122,6 +163,7 @@ impl Table {
             schema: crate::rights::PUBLIC_SCHEMA,
             physical,
             space,
+            remote: None,
             families: Vec::new(),
             columns: Vec::new(),
             key,
@@ -330,6 +372,12 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
 fn physical_name(name: &str, id: TableId) -> Result<TableName> {
     let readable = TableName::new(&format!("{name}-{}", id.0));
     readable.or_else(|_| TableName::new(&format!("table-{}", id.0))).map_err(Error::from)
+}
+
+/// The name of a table that is made on a server: as here, but Bigtable's names begin with a letter, a digit or `_`.
+fn remote_name(physical: &TableName, id: TableId) -> TableName {
+    let plain = || TableName::new(&format!("table-{}", id.0)).expect("letters and digits are a name");
+    if physical.as_str().starts_with(['-', '.']) { plain() } else { physical.clone() }
 }
 
 /// The hidden key of a table without a primary key: a value that no row had before, in the order of insertion.

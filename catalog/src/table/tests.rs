@@ -19,6 +19,7 @@ fn family(name: &str, columns: &[&str]) -> FamilyDefinition {
 /// The table `readings`.
 fn readings() -> TableDefinition {
     TableDefinition {
+        remote: None,
         name: "readings".into(),
         columns: vec![
             column("device", SqlType::Text),

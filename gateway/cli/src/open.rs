@@ -2,7 +2,8 @@
 
 use super::{options::ServeOptions, permissions};
 use anyhow::{Context, Result};
-use keyspan_catalog::Catalog;
+use keyspan_bigtable::{BigtableStore, Settings};
+use keyspan_catalog::{Catalog, Server};
 use keyspan_gateway::{
     certificates::{Certificates, exports_below},
     copy::remove_parts,
@@ -10,7 +11,7 @@ use keyspan_gateway::{
     purge::RESUMED,
     resources::{Resources, Size, clear_folder},
 };
-use keyspan_storage::{Clock, SystemClock, engine::Engine};
+use keyspan_storage::{Clock, Store, SystemClock, engine::Engine};
 use std::sync::Arc;
 
 /// An open store.
@@ -33,12 +34,15 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
     permissions::close(&options.store).with_context(context)?;
     let engine = Engine::open(options.engine(&memory)?).await.with_context(context)?;
     let sync_micros = engine.sync_micros();
-    let catalog = Catalog::open(engine).await.with_context(context)?;
+    let catalog = Catalog::open_with_servers(engine, connect).await.with_context(context)?;
     let copy_folder = options.copy_folder()?;
     catalog.set_exports(exports_below(copy_folder.clone()));
     // Before clients connect, finish the drops that a crash interrupted. Their tenants are invisible in any case; if a
     // disk is full or a segment damaged, the others need not wait: the background tries again.
-    if let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await {
+    // With servers, one of which may be down, the background does all of it.
+    if catalog.snapshot().servers.is_empty()
+        && let Err(error) = catalog.finish_drops(RESUMED, SystemClock.now_micros()).await
+    {
         tracing::warn!(%error, "a drop that was interrupted could not be finished yet");
     }
     if let Err(error) = remove_parts(&copy_folder) {
@@ -57,6 +61,13 @@ pub async fn open(options: &ServeOptions) -> Result<OpenStore> {
         instance.shares.remove_gate();
     }
     Ok(OpenStore { instance: Arc::new(instance), sync_micros })
+}
+
+/// The store of a server. Nothing is asked of the server yet.
+fn connect(server: &Server) -> keyspan_storage::Result<Arc<dyn Store>> {
+    let app_profile = server.app_profile.clone();
+    let settings = Settings { app_profile, ..Settings::from_env(&server.project, &server.instance) };
+    Ok(Arc::new(BigtableStore::new(settings, Box::new(SystemClock))?))
 }
 
 impl OpenStore {

@@ -109,7 +109,8 @@ async fn write(source: TenantSource, tenant: &str, part: &Path) -> Result<Copied
 async fn fill(engine: &Arc<Engine>, source: TenantSource, tenant: &str) -> Result<Copied> {
     let catalog = Catalog::open(engine.clone()).await?;
     // By OID, which rises from edit to edit.
-    for table in source.snapshot().tables.values() {
+    // Rows on servers are no part of a backup.
+    for table in source.snapshot().tables.values().filter(|table| table.remote.is_none()) {
         catalog.commit(|_| Ok(Edit::CreateTable(table.as_ref().clone()))).await?;
     }
     let source_tenant = source.tenant().cloned().with_context(|| format!("database \"{tenant}\" does not exist"))?;

@@ -162,6 +162,10 @@ states! {
     INVALID_SQL_STATEMENT_NAME = "26000";
     /// A conflict with another transaction; a retry may succeed.
     SERIALIZATION_FAILURE = "40001";
+    /// An option that a foreign-data wrapper does not have.
+    FDW_INVALID_OPTION_NAME = "HV00D";
+    /// A statement of which only a part was done.
+    STATEMENT_COMPLETION_UNKNOWN = "40003";
     /// A savepoint that does not exist.
     INVALID_SAVEPOINT_SPECIFICATION = "3B001";
     /// A cursor or portal that does not exist.
@@ -412,7 +416,9 @@ impl From<&keyspan_catalog::Error> for SqlError {
 
 /// The message of an error of the store without the names of its files; `None` if it has none.
 fn without_files(error: &keyspan_storage::Error) -> Option<String> {
-    use keyspan_storage::Error::{Corrupt, Io, Locked, NoSpace, Unavailable};
+    use keyspan_storage::Error::{
+        Corrupt, Forbidden, Io, Locked, NoSpace, Protocol, Refused, Unavailable, Unreachable,
+    };
     match error {
         NoSpace { .. } => Some("no space left to write a file of the store".into()),
         Corrupt { .. } => Some("a file of the store is damaged".into()),
@@ -420,6 +426,11 @@ fn without_files(error: &keyspan_storage::Error) -> Option<String> {
         Io { action, source, .. } => Some(format!("cannot {action} a file of the store: {}", source.kind())),
         // The reason may be a failed write to a file.
         Unavailable(_) => Some("the store has stopped".into()),
+        // The texts of servers name projects and instances.
+        Unreachable(_) => Some("the server of a table cannot be reached, or does not answer".into()),
+        Forbidden(_) => Some("the server of a table refuses this program".into()),
+        Protocol(_) => Some("the server of a table broke a rule of its protocol".into()),
+        Refused(_) => Some("the server of a table refused a request".into()),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     create_table_as, grant,
     names::as_temporary,
     schema::set_schema,
-    sequence,
+    sequence, server,
     tokens::TokenReader,
     type_name::parse_type,
 };
@@ -89,24 +89,34 @@ pub(crate) fn parse_create_table(tokens: &mut TokenReader<'_>, temporary: bool) 
         return create_table_as::parse_as(tokens, (name, if_not_exists), columns, (options, on_commit));
     }
     let mut table = CreateTable { name, if_not_exists, ..CreateTable::default() };
-    tokens.expect_token(&Token::LParen)?;
-    if !tokens.token(&Token::RParen) {
-        let mut keys = Vec::new();
-        tokens.list(|tokens| parse_element(tokens, &mut table, &mut keys))?;
-        tokens.expect_token(&Token::RParen)?;
-        if keys.len() > 1 {
-            let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
-            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
-        }
-        table.primary_key = keys.pop().unwrap_or_default();
-    }
+    parse_elements(tokens, &mut table)?;
     if tokens.words("with") {
         table.options = parse_options(tokens)?;
     }
     refuse_clauses(tokens)?;
     table.on_commit = on_commit(tokens)?;
     refuse_clauses(tokens)?;
+    if tokens.words("server") {
+        table.server = Some(tokens.name()?);
+    }
     Ok(Definition::CreateTable(table).into())
+}
+
+/// Parses `(columns and constraints)`.
+pub(crate) fn parse_elements(tokens: &mut TokenReader<'_>, table: &mut CreateTable) -> Result<()> {
+    tokens.expect_token(&Token::LParen)?;
+    if tokens.token(&Token::RParen) {
+        return Ok(());
+    }
+    let mut keys = Vec::new();
+    tokens.list(|tokens| parse_element(tokens, table, &mut keys))?;
+    tokens.expect_token(&Token::RParen)?;
+    if keys.len() > 1 {
+        let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name);
+        return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+    }
+    table.primary_key = keys.pop().unwrap_or_default();
+    Ok(())
 }
 
 fn on_commit(tokens: &mut TokenReader<'_>) -> Result<Option<OnCommit>> {
@@ -205,29 +215,43 @@ fn parse_cells(tokens: &mut TokenReader<'_>, column: &str, cells: &mut Option<Ce
     }
     tokens.advance();
     let cells = cells.get_or_insert_default();
-    let repeated = match what.as_str() {
-        "family" => cells.family.replace(tokens.name()?).is_some(),
-        "qualifier" => cells.qualifier.replace(tokens.string()?).is_some(),
-        _ => {
-            let name = if matches!(tokens.peek(), Some(Token::Word(_))) { tokens.name()? } else { tokens.string()? };
-            let encoding = match name.to_ascii_lowercase().as_str() {
+    let value = match what.as_str() {
+        "family" => tokens.name()?,
+        "encoding" if matches!(tokens.peek(), Some(Token::Word(_))) => tokens.name()?,
+        _ => tokens.string()?,
+    };
+    set_cells(&what, value, column, cells).map(|()| true)
+}
+
+/// Sets `family`, `qualifier` or `encoding` of a column, once.
+fn set_cells(what: &str, value: String, column: &str, cells: &mut CellsClause) -> Result<()> {
+    let repeated = match what {
+        "family" => cells.family.replace(value).is_some(),
+        "qualifier" => cells.qualifier.replace(value).is_some(),
+        "encoding" => {
+            let encoding = match value.to_ascii_lowercase().as_str() {
                 "binary" => Encoding::Binary,
                 "text" => Encoding::Text,
                 "json" => Encoding::Json,
                 _ => {
-                    let message = format!("unrecognized encoding \"{name}\" of column \"{column}\"");
+                    let message = format!("unrecognized encoding \"{value}\" of column \"{column}\"");
                     return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                         .with_hint("There are binary, text and json."));
                 }
             };
             cells.encoding.replace(encoding).is_some()
         }
+        _ => {
+            let message = format!("invalid option \"{what}\" of column \"{column}\"");
+            return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, message)
+                .with_hint("There are family, qualifier and encoding."));
+        }
     };
     if repeated {
         let message = format!("{} of column \"{column}\" is given twice", what.to_uppercase());
         return Err(SqlError::syntax(message));
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The parts of a primary key: `(a, b DESC)`, or `(a, b) WITH (descending = '2')` with the positions of parts that
@@ -304,6 +328,12 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
             continue;
         }
         if constraint.is_none() && parse_cells(tokens, &name, &mut cells)? {
+            continue;
+        }
+        if constraint.is_none() && tokens.head() == "options" {
+            for (option, value) in server::parse_foreign_options(tokens)? {
+                set_cells(&option, value, &name, cells.get_or_insert_default())?;
+            }
             continue;
         }
         if tokens.words("not null") {

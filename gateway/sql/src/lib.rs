@@ -40,6 +40,7 @@ pub mod names;
 mod role;
 mod schema;
 mod sequence;
+mod server;
 mod type_name;
 mod view;
 

@@ -15,7 +15,7 @@ mod tests;
 use crate::{
     ast::{Statement, WithPart},
     comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto, role,
-    schema, select_into, sequence, settings,
+    schema, select_into, sequence, server, settings,
     tokens::TokenReader,
     transaction, view, write,
 };
@@ -147,6 +147,13 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "proto") => proto::parse_create_proto(tokens),
         ("create", "or") if tokens.head_nth(2) == "proto" => proto::parse_create_proto(tokens),
         ("drop", "proto") => proto::parse_drop_proto(tokens),
+        ("create", "foreign") if tokens.head_nth(1) == "table" => server::parse_create_foreign_table(tokens),
+        ("drop", "foreign") if tokens.head_nth(1) == "table" => {
+            tokens.advance();
+            definition::parse_drop_table(tokens)
+        }
+        ("create", "server") => server::parse_create_server(tokens),
+        ("drop", "server") => server::parse_drop_server(tokens),
         ("create", "view" | "or" | "recursive") => view::parse_create_view(tokens),
         ("alter", "view") => view::parse_alter_view(tokens),
         ("drop", "view") => view::parse_drop_view(tokens),

@@ -21,6 +21,7 @@ pub(super) fn record(session: &Session, definition: &Definition, refused: Option
         | Definition::DropSequences(_)
         | Definition::DropViews(_)
         | Definition::DropProtos { .. }
+        | Definition::DropServers(_)
         | Definition::DropDatabase { .. }
         | Definition::DropRoles { .. } => "drop",
         _ => "definition",
@@ -38,6 +39,8 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::AlterSequence(alter) => one(event, &alter.name),
         Definition::CreateView(create) => one(event, &create.name),
         Definition::CreateProto(create) => one(event, &create.name),
+        Definition::CreateServer(create) => one(event, &create.name),
+        Definition::DropServers(drop) => event.names("objects", drop.names.iter().cloned()),
         Definition::AlterView(alter) => one(event, &alter.name),
         Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(drop) => {
             event.names("objects", drop.names.iter().map(ToString::to_string))

@@ -128,6 +128,10 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
     // Those of which there is nothing too, which the certificate leaves out.
     for table in snapshot.tables_in(Some(&id)) {
+        if !table.is_dropped_with_tenant() {
+            lines.push(format!("  {}: found on a server, where its rows stay", table.name));
+            continue;
+        }
         let held = contents.by_table.iter().find(|of| of.oid == table.id).map(|of| of.size);
         if contents.by_table.len() as u64 == contents.tables || held.is_some() {
             lines.push(format!("  {}: {}", table.name, sized(&held.unwrap_or_default())));

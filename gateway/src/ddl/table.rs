@@ -3,7 +3,7 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, condition_text},
     erasure::{self, Dropped},
-    proto, skipped,
+    foreign, proto, skipped,
 };
 use crate::{
     dml,
@@ -30,7 +30,11 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         skipped(session, &format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
-    let definition = |snapshot: &Snapshot| definition_of(create, snapshot, None);
+    let found = foreign::found(session, create).await?;
+    let definition = |snapshot: &Snapshot| -> keyspan_catalog::Result<TableDefinition> {
+        let remote = foreign::remote(create, snapshot, found.as_ref())?;
+        Ok(TableDefinition { remote, ..definition_of(create, snapshot, None)? })
+    };
     let draft = Table::define(TableId(keyspan_catalog::snapshot::FIRST_OID), &definition(&catalog.snapshot())?)?;
     let given = ColumnClauses::of(session, create, &draft).await?;
     if given.has_sequences() {
@@ -104,6 +108,10 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
             super::view::drop_shared(session, table.id.0, None).await?;
         }
         catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
+        if table.remote.is_some() && !table.is_found() {
+            // The server may not have been reached.
+            session.instance.purges.wake();
+        }
     }
     Ok(())
 }
@@ -137,6 +145,7 @@ pub(super) fn definition_of(
     snapshot: &Snapshot,
     tenant: Option<&TenantId>,
 ) -> keyspan_catalog::Result<TableDefinition> {
+    foreign::refuse(create, tenant)?;
     let family = |family: &crate::sql::ast::definition::FamilyClause| FamilyDefinition {
         name: family.name.clone(),
         columns: family.columns.clone(),
@@ -148,7 +157,8 @@ pub(super) fn definition_of(
         columns: create.columns.iter().map(column).collect::<keyspan_catalog::Result<_>>()?,
         primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
         families: create.families.iter().map(family).collect(),
-        options: pairs(&create.options),
+        options: pairs(&create.options).into_iter().chain(foreign::table_options(create)).collect(),
+        remote: None,
     })
 }
 

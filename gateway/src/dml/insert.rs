@@ -341,6 +341,7 @@ pub(crate) async fn put_new(
         if !taken {
             let mutations = creation(target, &row)?;
             written.mutate(&target.table, row.key, mutations)?;
+            written.inserted += 1;
             if returned.is_wanted() {
                 returned.add(row.number, row.values)?;
             }

@@ -204,6 +204,7 @@ fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<Tab
         primary_key: Vec::new(),
         families: Vec::new(),
         options: Vec::new(),
+        remote: None,
     })
 }
 

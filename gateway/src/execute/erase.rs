@@ -41,6 +41,7 @@ async fn once(session: &mut Session, statement: &Statement, parameters: &[Scalar
     let query = session.query(view)?.with_parameters(parameters);
     let write = BoundWrite::new(&query, statement, &[]).await?;
     let (table, ranges) = write.whole_prefixes(&query, parameters).await?;
+    super::truncate::refuse_remote(&table, "DELETE … ERASE")?;
     let (rows, pin) = (query.view.rows.clone(), query.view.pin.clone());
     drop((write, query));
     if ranges.is_empty() {

@@ -112,6 +112,10 @@ async fn rows_at(
                 hidden.push((table.called, place));
             }
             session.check_locks(table.changes)?;
+            if target.table.remote.is_some() {
+                let name = &target.table.name;
+                return Err(SqlError::unsupported(format!("{what} of table \"{name}\", whose rows are on a server")));
+            }
             let lock = locks.begin(&view.pin, &target.table, table.changes);
             locking.push(Locking { target, lock, nonblock: table.nonblock });
         }

@@ -87,6 +87,16 @@ fn restarted(own: &Private, table: Table, first: u32) -> (Table, Vec<PrivateEdit
     (table, edits)
 }
 
+/// 0A000 for rows on a server, which does not say when their bytes are gone.
+pub(super) fn refuse_remote(table: &Table, what: &str) -> Result<()> {
+    if table.remote.is_none() {
+        return Ok(());
+    }
+    Err(SqlError::unsupported(format!("{what} of table \"{}\"", table.name))
+        .with_detail("Its rows are on a server, which does not say when their bytes are gone.")
+        .with_hint("DELETE removes rows there."))
+}
+
 async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> Result<()> {
     let requested_micros = session.instance.clock.now_micros();
     let view = session.view().await?;
@@ -101,6 +111,7 @@ async fn once(session: &mut Session, tables: &[RelationName], restart: bool) -> 
     }
     let needs = Needs::default();
     for table in &found {
+        refuse_remote(table, "TRUNCATE")?;
         needs.add(&view.snapshot, table.id.0, Privileges::TRUNCATE, None);
         if restart && table.is_private() {
             session.check_owner(table.id.0, false)?;

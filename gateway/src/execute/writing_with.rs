@@ -142,7 +142,7 @@ pub(super) async fn execute(session: &mut Session, parts: &[WithPart], parameter
 
 async fn once(session: &mut Session, parts: &[WithPart], parameters: &[ScalarValue]) -> Result<Outcome> {
     // All parts see this; what they write goes into the transaction beside it.
-    let view = session.view().await?;
+    let view = session.view().await?.relied();
     let (mut given, mut written, mut bytes) = (Given::default(), BTreeMap::new(), 0);
     let Some((last, first)) = parts.split_last() else { return Ok(Outcome::Empty) };
     for part in first {

@@ -23,13 +23,7 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
     let is_open = |column: &&Column| matches!(column.place, ColumnPlace::Open { .. });
     let columns = table.columns.iter().filter(|column| !is_open(column));
     let columns = columns.map(|column| column_clause(table, column, statement));
-    let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
-    let parts: Vec<String> = parts
-        .map(|part| format!("{}{}", quote_ident(&part.name), if part.descending { " DESC" } else { "" }))
-        .collect();
-    let key = (!parts.is_empty()).then(|| format!("PRIMARY KEY ({})", parts.join(", ")));
-    let checks =
-        table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql));
+    let (key, checks) = (key_clause(table), check_clauses(table));
     let families = table.families.iter().filter(|_| !table.is_private()).map(|family| {
         let columns: Vec<String> = table.columns_of(family).map(|column| quote_ident(&column.name)).collect();
         let open = if table.open_column(family.name.as_str()).is_some() { " OPEN" } else { "" };
@@ -38,7 +32,61 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
     let lines: Vec<String> = columns.chain(key).chain(checks).chain(families).collect();
     let temporary = if statement.is_temporary(table.id.0) { "TEMPORARY " } else { "" };
     let body = if lines.is_empty() { String::new() } else { format!("\n    {}\n", lines.join(",\n    ")) };
-    format!("CREATE {temporary}TABLE {} ({body}){}", quote_ident(&table.name), options_clause(table))
+    let options = options_clause(table);
+    if let Some((server, found)) = found_on(table, statement) {
+        let columns = table.columns.iter().filter(|column| !matches!(column.place, ColumnPlace::Open { .. }));
+        let columns = columns.map(|column| foreign_column(table, column, statement));
+        let lines = columns.chain(key_clause(table)).chain(check_clauses(table)).collect::<Vec<_>>().join(",\n    ");
+        return format!(
+            "CREATE FOREIGN TABLE {} (\n    {lines}\n) {server} OPTIONS ({found})",
+            quote_ident(&table.name)
+        );
+    }
+    let server = statement.snapshot.server_of(table).filter(|_| statement.operator);
+    let server = server.map(|server| format!(" SERVER {}", quote_ident(&server.name))).unwrap_or_default();
+    format!("CREATE {temporary}TABLE {} ({body}){options}{server}", quote_ident(&table.name))
+}
+
+/// `PRIMARY KEY (a, b DESC)`
+fn key_clause(table: &Table) -> Option<String> {
+    let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
+    let parts: Vec<String> = parts
+        .map(|part| format!("{}{}", quote_ident(&part.name), if part.descending { " DESC" } else { "" }))
+        .collect();
+    (!parts.is_empty()).then(|| format!("PRIMARY KEY ({})", parts.join(", ")))
+}
+
+fn check_clauses(table: &Table) -> impl Iterator<Item = String> {
+    table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql))
+}
+
+/// `SERVER bt`, and the options of a table that was found there; `None` for another, and for a tenant.
+fn found_on(table: &Table, statement: &StatementContext) -> Option<(String, String)> {
+    let remote = table.remote.as_ref().filter(|_| statement.operator)?;
+    let (found, server) = (remote.found?, statement.snapshot.server_of(table)?);
+    let mut options = vec![("table".to_owned(), remote.name.to_string())];
+    options.extend(table.options().into_iter().filter(|(name, _)| !name.contains('.')));
+    options.extend(found.writable.then(|| ("writable".to_owned(), "true".to_owned())));
+    options.extend(found.on_drop_delete.then(|| ("on_drop".to_owned(), "delete".to_owned())));
+    let options: Vec<String> =
+        options.into_iter().map(|(name, value)| format!("{name} '{}'", value.replace('\'', "''"))).collect();
+    Some((format!("SERVER {}", quote_ident(&server.name)), options.join(", ")))
+}
+
+/// `cpu double precision OPTIONS (family 'm', qualifier 'cpu', encoding 'binary')`
+fn foreign_column(table: &Table, column: &Column, statement: &StatementContext) -> String {
+    let ColumnPlace::Cell { family, qualifier, encoding } = &column.place else {
+        return column_clause(table, column, statement);
+    };
+    let default = objects::default_text(column, statement);
+    let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
+    let not_null = if column.not_null { " NOT NULL" } else { "" };
+    let (name, qualifier) = (quote_ident(&column.name), qualifier.replace('\'', "''"));
+    let (kind, encoding) = match encoding.message() {
+        Some(message) => (format!("bytea PROTOBUF '{}'", message.sql_name().replace('\'', "''")), String::new()),
+        None => (column.kind.to_string(), format!(", encoding '{}'", encoding.name())),
+    };
+    format!("{name} {kind} OPTIONS (family '{family}', qualifier '{qualifier}'{encoding}){default}{not_null}")
 }
 
 /// ` WITH (key_encoding = 'delimited', m.max_versions = '5')`

@@ -99,6 +99,7 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         schema: _,
         physical: _,
         space: _,
+        remote: _,
         families: _,
         columns,
         key: _,

@@ -399,7 +399,13 @@ impl KeyspanTable {
         let scan = Arc::new(self.exec(plan, projection, limit)?);
         // Row groups have values, and no timestamps of single cells.
         let is_timed = projection.iter().any(|at| *at >= self.width);
-        if self.form == Form::Rows && !is_timed && state.config().get_extension::<KeyOrderedScans>().is_none() {
+        // A server has no row groups.
+        let has_groups = self.table.remote.is_none();
+        if self.form == Form::Rows
+            && has_groups
+            && !is_timed
+            && state.config().get_extension::<KeyOrderedScans>().is_none()
+        {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             match columnar::plan((&self.view, &self.table), projection, &scan, spread).await? {
                 columnar::Access::RowGroups(plan) => return Ok(plan),

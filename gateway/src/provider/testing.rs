@@ -87,6 +87,7 @@ pub(super) fn table(
         schema: keyspan_catalog::rights::PUBLIC_SCHEMA,
         physical: TableName::new(&format!("t-{name}")).unwrap(),
         space: None,
+        remote: None,
         checks: Vec::new(),
         families,
         columns,
@@ -279,6 +280,8 @@ impl World {
             budget: None,
             path: Arc::default(),
             input: crate::pg::datetime::OwnedInput::default(),
+            relied: false,
+            isolated: false,
         }
     }
 

@@ -74,6 +74,7 @@ pub(crate) fn snapshot() -> Snapshot {
         schema: keyspan_catalog::rights::PUBLIC_SCHEMA,
         physical: keyspan_storage::TableName::new("t16400").unwrap(),
         space: None,
+        remote: None,
         checks: Vec::new(),
         families: vec![family],
         columns,
@@ -115,6 +116,7 @@ pub(crate) fn snapshot() -> Snapshot {
         private: BTreeMap::new(),
         temporary: Arc::default(),
         protos: BTreeMap::new(),
+        servers: BTreeMap::new(),
         roles: [
             role("keyspan", 16_384, true, &[]),
             role("ana", 16_392, false, &["ua"]),

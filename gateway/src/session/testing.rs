@@ -52,6 +52,26 @@ impl World {
         Self { instance: Arc::new(Instance { clock, ..Instance::new(catalog) }) }
     }
 
+    /// As [`new`](Self::new), with the table `r (k → n, s)` on server `bt`, which is a store in memory.
+    pub(crate) async fn with_server() -> Self {
+        Self::with_server_at(Arc::new(MemoryStore::new(Box::new(SystemClock)))).await
+    }
+
+    /// The same, where the server's store is given.
+    pub(crate) async fn with_server_at(there: Arc<dyn Store>) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let here = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+        let catalog = Catalog::open_with_servers(here, move |_| Ok(there.clone())).await.unwrap();
+        let world = Self { instance: Arc::new(Instance { clock, ..Instance::new(Arc::new(catalog)) }) };
+        let sql = "CREATE DATABASE alto; CREATE DATABASE altostrat;
+            CREATE TABLE t (k text PRIMARY KEY, n bigint);
+            CREATE SERVER bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i', app_profile 'sql');
+            CREATE TABLE r (k text PRIMARY KEY, n bigint, s text) SERVER bt";
+        let made = "CREATE DATABASE\nCREATE DATABASE\nCREATE TABLE\nCREATE SERVER\nCREATE TABLE";
+        assert_eq!(run(&mut world.operator(), sql).await, made);
+        world
+    }
+
     /// Tenants `alto` and `altostrat`, and the table `t (a, b → n, s, c)`.
     pub(crate) async fn new() -> Self {
         let world = Self::empty().await;

@@ -10,6 +10,7 @@ mod merge;
 mod past;
 mod portals;
 mod quotas;
+mod servers;
 mod skipped;
 mod temporary;
 mod views;

@@ -12,6 +12,7 @@ use crate::write_set::too_large;
 use crate::write_set::written_bytes;
 mod commit;
 mod locked;
+mod remote;
 
 use super::{
     Session,
@@ -483,6 +484,13 @@ impl Session {
             if written.is_empty() {
                 return Ok(());
             }
+            let remote = match written.is_remote() {
+                true => {
+                    remote::without_other_reads(&mut written);
+                    Some(remote::way(&written, self.settings.rows_by_themselves())?)
+                }
+                false => None,
+            };
             let held = std::mem::take(&mut written.held);
             let rows = written.row_count();
             let instance = self.instance.clone();
@@ -490,6 +498,12 @@ impl Session {
             let turn = self.commit_turn(bytes, added).await?;
             for (table, rows) in written.rows.values() {
                 self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+            }
+            if let Some(way) = remote {
+                shielded(Box::pin(remote::commit(&self.identity.rows, written, way, |_, _| pin))).await?;
+                drop((turn, held));
+                self.share.count_written(rows as u64, bytes);
+                return Ok(());
             }
             let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
@@ -499,6 +513,8 @@ impl Session {
             self.warn_of_atomicity(rows);
             return Ok(());
         };
+        remote::without_other_reads(&mut written);
+        remote::check_block(open, &written, self.settings.rows_by_themselves())?;
         open.bytes += written.bytes;
         open.cells += written.cells;
         check_cells(open.cells)?;

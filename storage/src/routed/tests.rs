@@ -24,7 +24,7 @@ fn subject(routed: &[&str]) -> Subject {
     let clock = Arc::new(ManualClock::new(0));
     let store = RoutedStore::new(memory(&clock), [name("catalog")]);
     store.add_server("there", memory(&clock)).unwrap();
-    routed.iter().for_each(|table| store.route(&name(table), "there").unwrap());
+    routed.iter().for_each(|table| store.route(&name(table), "there", &name(table)).unwrap());
     Subject::new(Arc::new(store), clock)
 }
 
@@ -58,8 +58,8 @@ async fn apart() -> (Arc<RoutedStore>, Arc<dyn Store>) {
     let (store, one) = (RoutedStore::new(memory(&clock), [name("c")]), memory(&clock));
     store.add_server("one", one.clone()).unwrap();
     store.add_server("two", memory(&clock)).unwrap();
-    store.route(&name("a"), "one").unwrap();
-    store.route(&name("b"), "two").unwrap();
+    store.route(&name("a"), "one", &name("a-there")).unwrap();
+    store.route(&name("b"), "two", &name("b")).unwrap();
     for table in ["c", "h", "a", "b"] {
         let schema = TableSchema::of([(FamilyName::new("f").unwrap(), Family::default())]);
         store.create_table(&name(table), schema).await.unwrap();
@@ -93,7 +93,7 @@ async fn rows_go_where_their_table_is() {
         store.commit(blind(vec![write(table, "k")])).await.unwrap();
         assert!(store.read_row(&name(table), &key("k"), None).await.unwrap().is_some(), "{table}");
     }
-    assert!(one.read_row(&name("a"), &key("k"), None).await.unwrap().is_some());
+    assert!(one.read_row(&name("a-there"), &key("k"), None).await.unwrap().is_some());
     let tables: Vec<_> = store.tables().await.unwrap().into_iter().map(|(table, _)| table).collect();
     assert_eq!(tables, [name("c"), name("h")], "servers are not asked");
     assert_eq!(store.table(&name("a")).await.unwrap().families.len(), 1);
@@ -107,7 +107,7 @@ async fn rows_go_where_their_table_is() {
     }
     store.forget(&name("a"));
     assert_eq!(store.read_rows(&name("a"), Scan::all()).await.unwrap_err().kind(), ErrorKind::NotFound);
-    assert!(one.read_row(&name("a"), &key("k"), None).await.unwrap().is_some(), "forgotten, not dropped");
+    assert!(one.read_row(&name("a-there"), &key("k"), None).await.unwrap().is_some(), "forgotten, not dropped");
 }
 
 #[tokio::test]
@@ -170,6 +170,6 @@ async fn a_server_that_is_down_fails_its_own_tables() {
     assert_eq!(store.commit(blind(vec![write("a", "k")])).await.unwrap_err().kind(), ErrorKind::Unavailable);
     let pinned = Scan { pin: Some(pin), ..Scan::all() };
     assert_eq!(store.read_rows(&name("a"), pinned).await.unwrap_err().kind(), ErrorKind::Unreachable);
-    assert!(store.route(&name("c"), "one").is_err(), "a watched table stays");
-    assert!(store.route(&name("x"), "none").is_err());
+    assert!(store.route(&name("c"), "one", &name("x")).is_err(), "a watched table stays");
+    assert!(store.route(&name("x"), "none", &name("x")).is_err());
 }

@@ -40,6 +40,10 @@ pub enum Definition {
     },
     /// `CREATE`, `ALTER`, `DROP SCHEMA`, `ALTER … SET SCHEMA`
     Schema(SchemaChange),
+    /// `CREATE SERVER`
+    CreateServer(CreateServer),
+    /// `DROP SERVER`
+    DropServers(DropServers),
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
@@ -103,6 +107,28 @@ pub enum Definition {
     },
 }
 
+/// `CREATE SERVER`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateServer {
+    /// The name.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// The foreign-data wrapper.
+    pub wrapper: String,
+    /// `OPTIONS`
+    pub options: Vec<(String, String)>,
+}
+
+/// `DROP SERVER`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropServers {
+    /// The servers.
+    pub names: Vec<String>,
+    /// `IF EXISTS`
+    pub if_exists: bool,
+}
+
 /// The tenant that a new one is a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseSource {
@@ -141,6 +167,10 @@ pub struct CreateTable {
     pub options: Vec<OptionClause>,
     /// The `ON COMMIT` clause.
     pub on_commit: Option<OnCommit>,
+    /// `SERVER`: where its rows are to be.
+    pub server: Option<String>,
+    /// `OPTIONS` of `CREATE FOREIGN TABLE`: the table is there already. `None` for `CREATE TABLE`.
+    pub found: Option<Vec<(String, String)>>,
 }
 
 /// The fate of a temporary table when a transaction commits.

@@ -4,7 +4,7 @@
 //! were relied on at earlier ones are compared between their pin and that one first ([`reads_at`]). With definitions
 //! the pin is that of the catalog's edit ([`commit_defined`]).
 
-use super::OpenTransaction;
+use super::{OpenTransaction, remote};
 use crate::{
     instance::Instance,
     notifications::{Ear, Pending, Room},
@@ -79,6 +79,9 @@ async fn commit_rows(
     if !open.definitions.is_empty() {
         return commit_defined(instance, rows, (open, spaces), held).await;
     }
+    if let Some((written, reads)) = remote::of_block(open) {
+        return commit_remote(rows, written, reads).await;
+    }
     let Some(last) = open.reads.last().map(|read_set| read_set.pin.clone()) else {
         let pin = rows.pin().await?;
         return commit_at(rows, &pin, (open, spaces), BTreeMap::new(), held).await;
@@ -87,6 +90,24 @@ async fn commit_rows(
     let last = if open.locked && open.buffered.is_empty() { rows.pin().await? } else { last };
     let reads = reads_at(rows, std::mem::take(&mut open.reads), &last).await?;
     commit_at(rows, &last, (open, spaces), reads, held).await
+}
+
+/// Commits rows on a server: each relies on what it was when the transaction first read it.
+async fn commit_remote(rows: &TenantStore, mut written: WriteSet, reads: Vec<ReadSet>) -> Result<usize> {
+    remote::without_other_reads(&mut written);
+    let now = rows.pin().await?;
+    let pin = |id, key: &RowKey| remote::first_pin(&reads, id, key).unwrap_or(&now);
+    // What is relied on of tables here is compared with how it is now, and held against a single row.
+    for read_set in &reads {
+        for (table, keys) in read_set.rows.values().filter(|(table, _)| table.remote.is_none()) {
+            check_unchanged(rows, table, keys, (&read_set.pin, &now)).await?;
+        }
+    }
+    // That several may be, each statement has checked.
+    let way = remote::way(&written, true)?;
+    let count = written.row_count();
+    shielded(Box::pin(remote::commit(rows, written, way, pin))).await?;
+    Ok(count)
 }
 
 type Reads = BTreeMap<TableId, (Arc<Table>, BTreeSet<RowKey>)>;

@@ -24,7 +24,7 @@ pub(super) fn error(error: ApiError) -> Error {
         }
         (ApiError::Config(_), _) => Error::Invalid(text),
         (_, Some(Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::NotFound)) => {
-            Error::Invalid(text)
+            Error::Refused(text)
         }
         (_, Some(Code::Unimplemented)) => Error::Unsupported(text),
         (ApiError::Protocol(_), _) => Error::Protocol(text),

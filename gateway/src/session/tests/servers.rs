@@ -1,0 +1,368 @@
+//! Tables on a server: what is read and written there, and what is refused.
+
+use super::super::testing::{World, check, run};
+use expect_test::expect;
+use keyspan_storage::{
+    Family, FamilyName, GcRule, Mutation, RowKey, Store, StoreExt, SystemClock, TableName, TableSchema,
+    memory::MemoryStore,
+};
+use std::sync::Arc;
+
+#[tokio::test]
+async fn a_table_there_reads_and_writes_as_one_here() {
+    let world = World::with_server().await;
+    let mut alto = world.tenant("alto");
+    check(
+        &mut alto,
+        "INSERT INTO r VALUES ('a', 1, 'x');
+         INSERT INTO r VALUES ('b', 2, 'y'), ('c', 3, 'z');
+         INSERT INTO r VALUES ('a', 5, 'x') ON CONFLICT (k) DO NOTHING;
+         INSERT INTO r VALUES ('a', 5, 'x') ON CONFLICT (k) DO UPDATE SET n = r.n + excluded.n;
+         INSERT INTO r (k, n) VALUES ('b', 7), ('d', 8) ON CONFLICT (k) DO UPDATE SET n = excluded.n;
+         UPDATE r SET n = n + 10 WHERE k = 'c';
+         SELECT * FROM r ORDER BY k;
+         SET keyspan.pushdown = off; SELECT * FROM r WHERE k >= 'c' ORDER BY k; RESET keyspan.pushdown;
+         DELETE FROM r WHERE k = 'd';
+         DELETE FROM r WHERE n > 6;
+         SELECT count(*) FROM r;
+         INSERT INTO t VALUES ('a', 1); SELECT r.k, r.s, t.n FROM r JOIN t USING (k)",
+        expect![[r#"
+            INSERT 0 1
+            INSERT 0 2
+            INSERT 0 0
+            INSERT 0 1
+            INSERT 0 2
+            UPDATE 1
+            a|6|x
+            b|7|y
+            c|13|z
+            d|8|∅
+            SET
+            c|13|z
+            d|8|∅
+            RESET
+            DELETE 1
+            DELETE 2
+            1
+            INSERT 0 1
+            a|x|1"#]],
+    )
+    .await;
+    check(&mut world.tenant("altostrat"), "SELECT * FROM r", expect![""]).await;
+    check(&mut world.operator(), "SELECT * FROM r", expect!["alto|a|6|x"]).await;
+}
+
+#[tokio::test]
+async fn several_rows_are_changed_one_by_one_or_not_at_all() {
+    let world = World::with_server().await;
+    let mut alto = world.tenant("alto");
+    check(
+        &mut alto,
+        "INSERT INTO r VALUES ('a', 1), ('b', 2), ('c', 3); SHOW keyspan.transactions; UPDATE r SET n = n + 1",
+        expect![[r#"
+            INSERT 0 3
+            commit
+            0A000 changing several rows of table "r" as one is not supported (Its rows are on a server, which is atomic by row.)"#]],
+    )
+    .await;
+    check(
+        &mut alto,
+        "MERGE INTO r USING (VALUES ('a', 5), ('z', 6)) v (k, n) ON r.k = v.k
+         WHEN MATCHED THEN UPDATE SET n = v.n WHEN NOT MATCHED THEN INSERT (k, n) VALUES (v.k, v.n)",
+        expect![[r#"0A000 changing several rows of table "r" as one is not supported (Its rows are on a server, which is atomic by row.)"#]],
+    )
+    .await;
+    check(
+        &mut alto,
+        "SET keyspan.transactions = 'row'; UPDATE r SET n = n + 1; RESET keyspan.transactions;
+         UPDATE r SET n = n + 1 WHERE n = 2; SELECT k, n FROM r ORDER BY k",
+        expect![[r#"
+            SET
+            UPDATE 3
+            RESET
+            UPDATE 1
+            a|3
+            b|3
+            c|4"#]],
+    )
+    .await;
+    assert_eq!(run(&mut alto, "SET keyspan.transactions = 'both'").await.split(' ').next(), Some("22023"));
+}
+
+#[tokio::test]
+async fn a_transaction_writes_one_row_there() {
+    let world = World::with_server().await;
+    let mut alto = world.tenant("alto");
+    check(
+        &mut alto,
+        "INSERT INTO r VALUES ('a', 1), ('b', 2);
+         BEGIN; UPDATE r SET n = n + 1 WHERE k = 'a'; UPDATE r SET n = n * 10 WHERE k = 'a'; SELECT n FROM r ORDER BY k; COMMIT;
+         SELECT n FROM r ORDER BY k; BEGIN; UPDATE r SET n = 0 WHERE k = 'a'; ROLLBACK; SELECT n FROM r WHERE k = 'a'",
+        expect![[r#"
+            INSERT 0 2
+            BEGIN
+            UPDATE 1
+            UPDATE 1
+            20
+            2
+            COMMIT
+            20
+            2
+            BEGIN
+            UPDATE 1
+            ROLLBACK
+            20"#]],
+    )
+    .await;
+    for (sql, refused) in [
+        ("BEGIN; UPDATE r SET n = 7 WHERE k = 'a'; UPDATE r SET n = 7 WHERE k = 'b'", "changing several rows"),
+        ("BEGIN; INSERT INTO t VALUES ('a', 1); UPDATE r SET n = 7 WHERE k = 'b'", "writing here and on a server"),
+        ("BEGIN; UPDATE r SET n = 7 WHERE k = 'b'; INSERT INTO t VALUES ('a', 1)", "writing here and on a server"),
+        ("BEGIN; UPDATE r SET n = 7 WHERE k = 'b'; CREATE TABLE own (a int); COMMIT", "rows of several servers"),
+        ("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM r", "a state of table"),
+        ("BEGIN; SELECT * FROM r FOR UPDATE", "FOR UPDATE of table"),
+        (
+            "BEGIN; ROLLBACK; SET keyspan.transactions = 'row'; UPDATE r SET k = 'z' WHERE k = 'a'",
+            "changing the primary key",
+        ),
+        ("RESET keyspan.transactions; BEGIN; ROLLBACK; TRUNCATE r", "TRUNCATE of table"),
+        ("BEGIN; ROLLBACK; DELETE FROM r WHERE k = 'a' ERASE", "DELETE … ERASE of table"),
+    ] {
+        let told = run(&mut alto, sql).await;
+        let last = told.lines().last().unwrap_or_default();
+        assert!(last.starts_with("0A000") && last.contains(refused), "{sql}: {told}");
+        run(&mut alto, "ROLLBACK").await;
+    }
+    check(
+        &mut alto,
+        "SELECT n FROM r ORDER BY k; SET keyspan.transactions = 'row';
+         BEGIN; UPDATE r SET n = n + 1 WHERE k = 'a'; UPDATE r SET n = n + 1 WHERE k = 'b'; COMMIT; SELECT n FROM r ORDER BY k",
+        expect![[r#"
+            20
+            2
+            SET
+            BEGIN
+            UPDATE 1
+            UPDATE 1
+            COMMIT
+            21
+            3"#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn servers_are_the_operators() {
+    let world = World::with_server().await;
+    let (mut alto, mut operator) = (world.tenant("alto"), world.operator());
+    let create = "CREATE SERVER x FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i')";
+    assert_eq!(run(&mut alto, create).await.split(' ').next(), Some("42501"));
+    assert_eq!(run(&mut alto, "DROP SERVER bt").await.split(' ').next(), Some("42501"));
+    assert_eq!(
+        run(&mut alto, "CREATE TABLE own (k text PRIMARY KEY) SERVER bt").await.split(' ').next(),
+        Some("0A000")
+    );
+    for (sql, told) in [
+        ("CREATE SERVER bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i')", "42710"),
+        ("CREATE SERVER IF NOT EXISTS bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i')", "CREATE"),
+        ("CREATE SERVER x FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p')", "42P16"),
+        ("CREATE SERVER x FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i/../j')", "42P16"),
+        ("CREATE SERVER x FOREIGN DATA WRAPPER other", "42704"),
+        ("CREATE TABLE u (k text PRIMARY KEY) SERVER other", "42704"),
+        ("CREATE TABLE u (k text PRIMARY KEY, n bigint) WITH (history = '7 days') SERVER bt", "0A000"),
+        ("CREATE TABLE u (k text PRIMARY KEY, n bigint, FAMILY m (n)) WITH (m.aggregate = hll) SERVER bt", "0A000"),
+        ("ALTER TABLE r DROP COLUMN n", "0A000"),
+        ("ALTER TABLE r SET (history = '7 days')", "0A000"),
+        ("DROP SERVER bt", "2BP01"),
+        ("DROP SERVER IF EXISTS other", "DROP"),
+        ("DROP SERVER other", "42704"),
+        ("ALTER TABLE r ADD COLUMN more text", "ALTER"),
+        ("DROP TABLE r; DROP SERVER bt", "DROP"),
+    ] {
+        let answer = run(&mut operator, sql).await;
+        assert_eq!(answer.split(' ').next(), Some(told), "{sql}: {answer}");
+    }
+    assert_eq!(run(&mut alto, "SELECT * FROM r").await.split(' ').next(), Some("42P01"));
+}
+
+fn family(name: &str) -> FamilyName {
+    FamilyName::new(name).unwrap()
+}
+
+/// A store with a table `metrics` that others made, and rows of theirs.
+async fn others() -> Arc<dyn Store> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Box::new(SystemClock)));
+    let rule = |gc| Family { gc, aggregate: None };
+    let schema = TableSchema::of([(family("m"), rule(GcRule::MaxVersions(2))), (family("x"), rule(GcRule::KeepAll))]);
+    let metrics = TableName::new("metrics").unwrap();
+    store.create_table(&metrics, schema).await.unwrap();
+    for (key, cpu) in [("alto#h1", "0.5"), ("alto#h2", "oops"), ("altostrat#h1", "0.75"), ("no tenant", "1")] {
+        let set = |family_name: &str, qualifier: &'static str, value: &str| Mutation::SetCell {
+            family: family(family_name),
+            qualifier: qualifier.into(),
+            timestamp: Some(1_000),
+            value: value.to_owned().into(),
+        };
+        let mutations = vec![set("m", "cpu", cpu), set("x", "note", "theirs")];
+        store.mutate_row(&metrics, RowKey::new(key).unwrap(), mutations).await.unwrap();
+    }
+    store
+}
+
+async fn stored(store: &Arc<dyn Store>) -> (Vec<String>, usize) {
+    let metrics = TableName::new("metrics").unwrap();
+    let families = store.table(&metrics).await.unwrap().families.into_keys().map(|name| name.to_string()).collect();
+    (families, store.read_rows(&metrics, keyspan_storage::Scan::all()).await.unwrap().len())
+}
+
+#[tokio::test]
+async fn a_found_table_is_not_ours() {
+    let store = others().await;
+    let world = World::with_server_at(store.clone()).await;
+    let (mut operator, mut alto) = (world.operator(), world.tenant("alto"));
+    let create =
+        "CREATE FOREIGN TABLE found (host text, load float8 OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+        PRIMARY KEY (host)) SERVER bt OPTIONS (table 'metrics', on_bad_value 'null')";
+    assert_eq!(run(&mut operator, create).await, "CREATE FOREIGN TABLE");
+    check(
+        &mut alto,
+        "SELECT * FROM found ORDER BY host; SELECT host FROM found WHERE load > 0.1; INSERT INTO found VALUES ('h3', 1)",
+        expect![[r#"
+            h1|0.5
+            h2|∅
+            h1
+            0A000 cannot change foreign table "found" (It was found on a server, and is only read.)"#]],
+    )
+    .await;
+    check(
+        &mut operator,
+        "SELECT tenant, host, load FROM found ORDER BY 1, 2; SHOW CREATE TABLE found",
+        expect![[r#"
+            alto|h1|0.5
+            alto|h2|∅
+            altostrat|h1|0.75
+            CREATE FOREIGN TABLE found (
+                host text,
+                load double precision OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+                PRIMARY KEY (host)
+            ) SERVER bt OPTIONS (table 'metrics', key_encoding 'delimited', on_bad_value 'null')"#]],
+    )
+    .await;
+    for (sql, told) in [
+        ("ALTER TABLE found ADD FAMILY more", "0A000"),
+        ("ALTER TABLE found SET (m.max_versions = 1)", "0A000"),
+        ("ALTER TABLE found DROP COLUMN load", "0A000"),
+        ("DELETE FROM found", "0A000"),
+        ("TRUNCATE found", "0A000"),
+        ("ALTER TABLE found ADD COLUMN note text FAMILY x", "ALTER"),
+        (
+            "CREATE FOREIGN TABLE u (k text, v text OPTIONS (family 'none'), PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics')",
+            "42703",
+        ),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'none')", "42P01"),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER none OPTIONS (table 'metrics')", "42704"),
+        (
+            "CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', escape 'none')",
+            "0A000",
+        ),
+        ("CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', colour 'red')", "HV00D"),
+        (
+            "CREATE FOREIGN TABLE u (k text, PRIMARY KEY (k)) SERVER bt OPTIONS (table 'metrics', on_drop 'delete')",
+            "22023",
+        ),
+    ] {
+        let answer = run(&mut operator, sql).await;
+        assert_eq!(answer.split(' ').next(), Some(told), "{sql}: {answer}");
+    }
+    assert_eq!(run(&mut alto, "SELECT note FROM found WHERE host = 'h1'").await, "theirs");
+    // Neither a drop of a tenant, nor of the table, nor another start changes anything there.
+    run(&mut operator, "DROP DATABASE alto; DROP TABLE found").await;
+    world.instance.catalog.finish_servers().await.unwrap();
+    assert_eq!(stored(&store).await, (vec!["m".to_owned(), "x".to_owned()], 4));
+    assert_eq!(run(&mut operator, "SELECT rows FROM keyspan.drops").await, "0");
+}
+
+#[tokio::test]
+async fn a_found_table_may_be_written() {
+    let store = others().await;
+    let world = World::with_server_at(store.clone()).await;
+    let (mut operator, mut alto) = (world.operator(), world.tenant("alto"));
+    let create =
+        "CREATE FOREIGN TABLE metrics (host text, cpu text OPTIONS (family 'm', qualifier 'cpu', encoding 'text'),
+        PRIMARY KEY (host)) SERVER bt OPTIONS (writable 'true', on_drop 'delete')";
+    assert_eq!(run(&mut operator, create).await, "CREATE FOREIGN TABLE");
+    assert_eq!(stored(&store).await.0, ["_", "m", "x"]);
+    check(
+        &mut alto,
+        "INSERT INTO metrics VALUES ('h1', 'taken')",
+        expect![[
+            r#"23505 duplicate key value violates unique constraint "metrics_pkey" (Key (host)=(h1) already exists.)"#
+        ]],
+    )
+    .await;
+    check(
+        &mut alto,
+        "INSERT INTO metrics VALUES ('h3', '3'); UPDATE metrics SET cpu = '0.6' WHERE host = 'h1';
+         DELETE FROM metrics WHERE host = 'h2'; SELECT * FROM metrics ORDER BY host",
+        expect![[r#"
+            INSERT 0 1
+            UPDATE 1
+            DELETE 1
+            h1|0.6
+            h3|3"#]],
+    )
+    .await;
+    run(&mut operator, "DROP DATABASE alto").await;
+    assert_eq!(stored(&store).await.1, 2, "those of the other tenant, and of none");
+    run(&mut operator, "DROP TABLE metrics; DROP SERVER IF EXISTS none").await;
+    assert_eq!(stored(&store).await, (vec!["_".to_owned(), "m".to_owned(), "x".to_owned()], 2));
+}
+
+#[tokio::test]
+async fn psql_lists_servers_and_their_tables() {
+    let world = World::with_server().await;
+    let listed =
+        "SELECT srvname, fdwname, srvoptions FROM pg_foreign_server s JOIN pg_foreign_data_wrapper f ON f.oid = srvfdw;
+        SELECT relname, srvname, ftoptions FROM pg_foreign_table JOIN pg_class c ON c.oid = ftrelid
+        JOIN pg_foreign_server s ON s.oid = ftserver";
+    check(
+        &mut world.operator(),
+        listed,
+        expect![[r#"
+            bt|bigtable|[project=p, instance=i, app_profile=sql]
+            r|bt|[table=r-16389]"#]],
+    )
+    .await;
+    check(
+        &mut world.tenant("alto"),
+        listed,
+        expect![[r#"
+            bt|bigtable|∅
+            r|bt|∅"#]],
+    )
+    .await;
+    check(
+        &mut world.operator(),
+        "SHOW CREATE TABLE r",
+        expect![[r#"
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_tenant_leaves_nothing_there() {
+    let world = World::with_server().await;
+    run(&mut world.tenant("alto"), "INSERT INTO r VALUES ('a', 1)").await;
+    run(&mut world.tenant("altostrat"), "INSERT INTO r VALUES ('a', 2)").await;
+    check(
+        &mut world.operator(),
+        "DROP DATABASE alto; SELECT tenant, rows FROM keyspan.drops; SELECT tenant, n FROM r",
+        expect![[r#"
+            DROP DATABASE
+            alto|1
+            altostrat|2"#]],
+    )
+    .await;
+    assert!(world.instance.catalog.purge(&keyspan_storage::SystemClock).await.is_ok(), "the rest is purged here");
+}

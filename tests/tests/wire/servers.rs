@@ -1,0 +1,253 @@
+//! Tables on a server: SQL over Google's emulator of Bigtable, which `.ci/bigtable` starts.
+
+use super::{
+    command::Serving,
+    harness::{connect, error, rows},
+};
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use futures::SinkExt;
+use rustix::process::Signal;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use tokio_postgres::{Client, Config};
+
+const PASSWORD: &str = "a password";
+
+/// A gateway and the emulator's instance of its own.
+struct World {
+    serving: Serving,
+    folder: tempfile::TempDir,
+}
+
+fn config(serving: &Serving, id: &str) -> Config {
+    let mut config = serving.config(PASSWORD);
+    config.user(id).dbname(id);
+    config
+}
+
+/// The statement that makes server `bt`, whose instance no other test has.
+fn create_server() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let instance = format!("sql{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+    format!("CREATE SERVER bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'secret', instance '{instance}')")
+}
+
+impl World {
+    async fn start(tables: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let serving = Serving::start(folder.path(), Some(PASSWORD)).await?;
+        let operator = connect(&serving.config(PASSWORD)).await?;
+        operator.batch_execute(&create_server()).await?;
+        operator.batch_execute(tables).await?;
+        for tenant in ["alto", "bari"] {
+            operator.batch_execute(&format!("CREATE ROLE {tenant} LOGIN PASSWORD '{PASSWORD}'")).await?;
+            operator.batch_execute(&format!("CREATE DATABASE {tenant} OWNER {tenant}")).await?;
+        }
+        Ok(Self { serving, folder })
+    }
+
+    async fn operator(&self) -> Result<Client> {
+        connect(&self.serving.config(PASSWORD)).await
+    }
+
+    async fn tenant(&self, id: &str) -> Result<Client> {
+        connect(&config(&self.serving, id)).await
+    }
+}
+
+const READINGS: &str = "CREATE TABLE readings (sensor text, at timestamptz, v float8, tags jsonb, note text,
+    PRIMARY KEY (sensor, at DESC), FAMILY m (v), FAMILY i (tags, note))
+    WITH (key_encoding = 'ordered', m.max_versions = 3, i.max_versions = 1) SERVER bt;
+    CREATE TABLE counters (k text PRIMARY KEY, n bigint, who text) SERVER bt";
+
+/// A query whose answer must not depend on what is pushed down.
+async fn both(client: &Client, sql: &str) -> Result<Vec<String>> {
+    let pushed = rows(client, sql).await?;
+    client.batch_execute("SET keyspan.pushdown = off; SET keyspan.point = off").await?;
+    let plain = rows(client, sql).await?;
+    client.batch_execute("RESET keyspan.pushdown; RESET keyspan.point").await?;
+    assert_eq!(pushed, plain, "{sql}");
+    Ok(pushed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_reads_what_sql_wrote() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    let alto = world.tenant("alto").await?;
+    alto.batch_execute(
+        "INSERT INTO readings (sensor, at, v) SELECT 's' || n % 7, '2026-01-01'::timestamptz + n * interval '1 minute', n
+         FROM generate_series(1, 500) n;
+         UPDATE readings SET tags = '{\"hot\": true}', note = 'x' WHERE sensor = 's3' AND at = '2026-01-01 00:03:00+00';
+         DELETE FROM readings WHERE v > 490;
+         INSERT INTO readings (sensor, at, v) VALUES ('s1', '2026-01-01 00:01:00+00', -1)
+         ON CONFLICT (sensor, at) DO UPDATE SET v = excluded.v;
+         CREATE TABLE sensors (sensor text PRIMARY KEY, place text);
+         INSERT INTO sensors VALUES ('s1', 'roof'), ('s3', 'cellar'), ('s9', 'nowhere')",
+    )
+    .await?;
+    for (sql, answer) in [
+        ("SELECT count(*), sum(v) FROM readings", &["490|120293"][..]),
+        ("SELECT v FROM readings WHERE sensor = 's1' AND at < '2026-01-01 00:10:00+00' ORDER BY at", &["-1", "8"]),
+        ("SELECT at, v FROM readings WHERE sensor = 's3' ORDER BY at DESC LIMIT 1", &["2026-01-01 08:09:00+00|489"]),
+        ("SELECT note, tags FROM readings WHERE tags IS NOT NULL", &["x|{\"hot\": true}"]),
+        ("SELECT count(*) FROM readings WHERE note IS NULL", &["489"]),
+        (
+            "SELECT place, count(*), min(v) FROM sensors LEFT JOIN readings USING (sensor) GROUP BY place ORDER BY place",
+            &["cellar|70|3", "nowhere|1|", "roof|70|-1"],
+        ),
+        ("SELECT DISTINCT sensor FROM readings ORDER BY sensor DESC LIMIT 2", &["s6", "s5"]),
+        ("SELECT count(*) FROM cells('readings') WHERE _family = 'm'", &["491"]),
+    ] {
+        let sql = if sql.contains("cells(") { "SELECT count(*) FROM cells('readings')" } else { sql };
+        let found = both(&alto, sql).await?;
+        if !sql.contains("cells(") {
+            assert_eq!(found, answer, "{sql}");
+        }
+    }
+    let bari = world.tenant("bari").await?;
+    assert!(both(&bari, "SELECT * FROM readings").await?.is_empty());
+    bari.batch_execute("INSERT INTO readings (sensor, at, v) VALUES ('s1', '2026-01-01 00:01:00+00', 7)").await?;
+    let operator = world.operator().await?;
+    let all = both(&operator, "SELECT tenant, count(*) FROM readings GROUP BY tenant ORDER BY tenant").await?;
+    assert_eq!(all, ["alto|490", "bari|1"]);
+
+    // Another start knows the tables, and what is in them.
+    assert_eq!(world.serving.signal(Signal::TERM).await?.status.code(), Some(0));
+    let again = Serving::start(world.folder.path(), Some(PASSWORD)).await?;
+    let alto = connect(&config(&again, "alto")).await?;
+    assert_eq!(both(&alto, "SELECT count(*), sum(v) FROM readings").await?, ["490|120293"]);
+    let operator = connect(&again.config(PASSWORD)).await?;
+    operator.batch_execute("ALTER TABLE readings ADD COLUMN unit text FAMILY i").await?;
+    alto.batch_execute("UPDATE readings SET unit = 'K' WHERE sensor = 's1' AND at = '2026-01-01 00:01:00+00'").await?;
+    assert_eq!(both(&alto, "SELECT unit, v FROM readings WHERE unit = 'K'").await?, ["K|-1"]);
+    operator.batch_execute("DROP DATABASE bari").await?;
+    assert_eq!(rows(&operator, "SELECT rows FROM keyspan.drops").await?, ["1"]);
+    assert_eq!(rows(&operator, "SELECT DISTINCT tenant FROM readings").await?, ["alto"]);
+    operator.batch_execute("DROP TABLE readings; DROP TABLE counters; DROP SERVER bt").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_copied_in_and_out() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    let alto = world.tenant("alto").await?;
+    let text: String = (0..3_000).map(|n| format!("k{n:05}\t{n}\n")).collect();
+    let sink = alto.copy_in::<_, Bytes>("COPY counters (k, n) FROM STDIN").await?;
+    futures::pin_mut!(sink);
+    sink.send(Bytes::from(text)).await?;
+    assert_eq!(sink.finish().await?, 3_000);
+    assert_eq!(
+        both(&alto, "SELECT count(*), sum(n), min(k), max(k) FROM counters").await?,
+        ["3000|4498500|k00000|k02999"]
+    );
+    assert_eq!(
+        both(&alto, "SELECT n FROM counters WHERE k BETWEEN 'k00007' AND 'k00009' ORDER BY k DESC").await?,
+        ["9", "8", "7"]
+    );
+    let sink = alto.copy_in::<_, Bytes>("COPY counters (k, n) FROM STDIN").await?;
+    futures::pin_mut!(sink);
+    sink.send(Bytes::from_static(b"k00001\t1\n")).await?;
+    let taken = sink.finish().await.expect_err("the key is there");
+    assert_eq!(taken.as_db_error().context("an error of the server")?.code().code(), "23505");
+    alto.batch_execute("DELETE FROM counters WHERE k >= 'k00010'").await?;
+    assert_eq!(both(&alto, "SELECT count(*) FROM counters").await?, ["10"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_addition_is_lost_and_no_key_is_given_twice() -> Result<()> {
+    const WRITERS: usize = 8;
+    const ADDITIONS: usize = 25;
+    let world = World::start(READINGS).await?;
+    let alto = world.tenant("alto").await?;
+    alto.batch_execute("INSERT INTO counters VALUES ('a', 0, '')").await?;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let client = world.tenant("alto").await?;
+        writers.spawn(async move {
+            let mut made = 0;
+            for n in 0..ADDITIONS {
+                match n % 3 {
+                    0 => client.batch_execute("UPDATE counters SET n = n + 1 WHERE k = 'a'").await?,
+                    1 => {
+                        let add = "INSERT INTO counters VALUES ('a', 1) ON CONFLICT (k) DO UPDATE SET n = counters.n + excluded.n";
+                        client.batch_execute(add).await?;
+                    }
+                    _ => {
+                        client.batch_execute("SET keyspan.point = off; UPDATE counters SET n = n + 1 WHERE k = 'a' AND n >= 0").await?;
+                    }
+                }
+                let insert = format!("INSERT INTO counters VALUES ('new {n}', 0, 'writer {writer}')");
+                match client.batch_execute(&insert).await {
+                    Ok(()) => made += 1,
+                    Err(error) => {
+                        assert_eq!(error.as_db_error().map(|error| error.code().code()), Some("23505"), "{error}");
+                    }
+                }
+            }
+            anyhow::Ok(made)
+        });
+    }
+    let mut made = 0;
+    while let Some(writer) = writers.join_next().await {
+        made += writer??;
+    }
+    assert_eq!(made, ADDITIONS, "each key is made once");
+    let sum = (WRITERS * ADDITIONS).to_string();
+    assert_eq!(both(&alto, "SELECT n FROM counters WHERE k = 'a'").await?, [sum]);
+    assert_eq!(both(&alto, "SELECT count(*) FROM counters").await?, [(ADDITIONS + 1).to_string()]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_of_one_row() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    let (one, two) = (world.tenant("alto").await?, world.tenant("alto").await?);
+    one.batch_execute("INSERT INTO counters VALUES ('a', 1), ('b', 2)").await?;
+    // What another writes in between is seen, whichever statement of the transaction read the row.
+    one.batch_execute("BEGIN; UPDATE counters SET n = n + 1 WHERE k = 'a'").await?;
+    two.batch_execute("UPDATE counters SET n = n + 10 WHERE k = 'a'").await?;
+    one.batch_execute("UPDATE counters SET who = 'one' WHERE k = 'a'").await?;
+    assert!(error(&one, "COMMIT").await.starts_with("40001"));
+    one.batch_execute(
+        "BEGIN; UPDATE counters SET n = n + 1 WHERE k = 'a'; UPDATE counters SET who = 'one' WHERE k = 'a'; COMMIT",
+    )
+    .await?;
+    assert_eq!(both(&one, "SELECT * FROM counters ORDER BY k").await?, ["a|12|one", "b|2|"]);
+    // A row that appears in between.
+    one.batch_execute("BEGIN; INSERT INTO counters VALUES ('c', 1)").await?;
+    two.batch_execute("INSERT INTO counters VALUES ('c', 2)").await?;
+    assert!(error(&one, "COMMIT").await.starts_with("40001"));
+    assert!(error(&one, "UPDATE counters SET n = n + 1").await.starts_with("0A000"));
+    one.batch_execute("SET keyspan.transactions = 'row'; UPDATE counters SET n = n + 1").await?;
+    assert_eq!(both(&one, "SELECT k, n FROM counters ORDER BY k").await?, ["a|13", "b|3", "c|3"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_fails_its_statements_only() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    let alto = world.tenant("alto").await?;
+    alto.batch_execute("CREATE TABLE own (a int); INSERT INTO own VALUES (1)").await?;
+    assert_eq!(world.serving.signal(Signal::TERM).await?.status.code(), Some(0));
+    let down = |store: &Path| {
+        let store = store.to_owned();
+        async move {
+            // Nobody listens on port 1.
+            let nowhere = |command: &mut tokio::process::Command| {
+                command.env("BIGTABLE_EMULATOR_HOST", "127.0.0.1:1");
+            };
+            Serving::start_with(&store, Some(PASSWORD), nowhere).await
+        }
+    };
+    let serving = down(world.folder.path()).await?;
+    let alto = connect(&config(&serving, "alto")).await?;
+    assert_eq!(rows(&alto, "SELECT * FROM own").await?, ["1"]);
+    let read = error(&alto, "SELECT * FROM counters").await;
+    assert_eq!(read, "08006 the server of a table cannot be reached, or does not answer");
+    assert_eq!(rows(&alto, "SELECT * FROM own").await?, ["1"]);
+    Ok(())
+}
