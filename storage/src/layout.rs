@@ -78,6 +78,14 @@ pub enum ColumnKind {
     TimestampUtc,
     /// 16 bytes.
     Uuid,
+    /// The scale (4 bytes), which is the kind's, and the unscaled integer in two's complement, as few bytes as hold it:
+    /// HBase's form of a BigDecimal.
+    Decimal {
+        /// Digits at most: 1 to 38.
+        precision: u8,
+        /// Digits after the point: at most the precision.
+        scale: u8,
+    },
 }
 
 /// Makes typed columns from row keys. Pure: under one [`id`](Self::id), a key always has the same parts.

@@ -49,6 +49,7 @@ fn columns() -> Vec<RequestedColumn> {
         qualifier: Bytes::from_static(qualifier.as_bytes()),
         kind,
         accepts: None,
+        or_bytes: false,
     };
     vec![
         column("a", "p", ColumnKind::Int64),
@@ -121,6 +122,7 @@ pub(super) async fn read(
         span: KeyRange::all(),
         columns: wanted.clone(),
         key: None,
+        or_row_key: false,
         pin: Some(pin),
     };
     let Columnar { parts, memory, rest } = columnar.columnar(&table(), request.clone())?;
