@@ -3,14 +3,21 @@
 //! Every SQL column that lives in cells gets a column of the segment. It is typed where the bytes of a cell are the
 //! value that SQL reads ([`column_kind`]), else binary. The store keeps values that do not decode apart, so that a
 //! reader of the typed column never meets them.
+//!
+//! All private tables share one table of the store: module `private`.
+
+mod private;
 
 use crate::{
-    Column, ColumnPlace, Encoding, Snapshot, SqlType, Table,
+    Column, ColumnPlace, Encoding, Snapshot, SqlType, Table, TenantId,
     key::KeyColumns,
+    private::PRIVATE_TABLE,
     value::calendar::{is_date, is_timestamp},
 };
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use keyspan_storage::{Accepts, Aggregate, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts, TableName};
+pub use private::{private_layout, private_section};
 use std::{fmt, sync::Arc};
 
 /// The layouts of the tables of the newest snapshot. Holds a reference to the snapshot, not to the store.
@@ -23,28 +30,49 @@ impl fmt::Debug for NewestLayouts {
 }
 
 impl Layouts for NewestLayouts {
-    fn layout(&self, table: &TableName) -> Option<Arc<Layout>> {
+    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>> {
         let snapshot = self.0.load();
+        if table.as_str() == PRIVATE_TABLE {
+            let table_of = |tenant: &str, space| {
+                let private = snapshot.private.get(&TenantId::new(tenant).ok()?)?;
+                private.tables.values().find(|table| table.space == Some(space)).map(Arc::as_ref)
+            };
+            return private_layout(keys, table_of).map(Arc::new);
+        }
         let found = snapshot.tables.values().find(|known| known.physical == *table)?;
         Some(Arc::new(layout_of(found)))
     }
+
+    fn section<'a>(&self, table: &TableName, key: &'a [u8]) -> Option<&'a [u8]> {
+        if table.as_str() == PRIVATE_TABLE { private_section(key) } else { None }
+    }
 }
 
-/// The layout of a table's rows.
+/// The layout of a shared table's rows.
 pub fn layout_of(table: &Table) -> Layout {
-    let column = |column: &Column| {
+    let key = key_columns(table).map(|key| Arc::new(key) as Arc<dyn KeyDecoder>);
+    Layout { columns: columns_of(table).collect(), key, section: Bytes::new() }
+}
+
+/// The columns of a table that live in cells.
+fn columns_of(table: &Table) -> impl Iterator<Item = LayoutColumn> {
+    let column = move |column: &Column| {
         let ColumnPlace::Cell { family, qualifier, .. } = &column.place else { return None };
         let kind = column_kind(table, column);
         let accepts = kind.and_then(|_| column_accepts(column));
         let kind = kind.unwrap_or(ColumnKind::Binary);
         Some(LayoutColumn { family: family.clone(), qualifier: qualifier.clone().into(), kind, accepts })
     };
-    let columns = table.columns.iter().filter_map(column).collect();
-    Layout { columns, key: key_columns(table).map(|key| Arc::new(key) as Arc<dyn KeyDecoder>) }
+    table.columns.iter().filter_map(column)
 }
 
-/// The columns of the table's keys as the store has them; `None` if a part of the key has no column type.
-pub fn key_columns(table: &Table) -> Option<KeyColumns> {
+/// The id of the decoder of a table's keys; `None` if a part of the key has no column type.
+pub fn key_columns_id(table: &Table) -> Option<String> {
+    if table.is_private() { KeyColumns::id_in_space(&table.key) } else { key_columns(table).map(|key| key.id()) }
+}
+
+/// The columns of a shared table's keys as the store has them; `None` if a part of the key has no column type.
+fn key_columns(table: &Table) -> Option<KeyColumns> {
     KeyColumns::new(&table.key)
 }
 

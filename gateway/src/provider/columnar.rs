@@ -17,8 +17,10 @@
 //! column. A scan of few rows, of single keys, or over the transaction's own writes goes by rows. A plan that needs key
 //! order gets the scan by rows in place of all this (`exec`).
 //!
-//! Cells whose bytes are not a typed value of Parquet (numeric, numbers as text, JSON) have columns of bytes, and so
-//! have all cells of private tables, which share their segments: these columns are decoded batch by batch.
+//! Cells whose bytes are not a typed value of Parquet (arrays, numbers as text, JSON) have columns of bytes, which are
+//! decoded batch by batch. So have some columns that are typed elsewhere, in some files: in those of a time before the
+//! column had its type, and where private tables of other types share a segment ([`layouts`](keyspan_catalog::layouts)).
+//! Keys of private tables are decoded where a row group has others' rows, too.
 //!
 //! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
 //! `key_lookup`).
@@ -57,11 +59,11 @@ pub use exec::{ColumnarExec, ColumnarStats};
 pub(super) use key_lookup::rows_estimate;
 use keyspan_catalog::{
     Table,
-    layouts::{column_accepts, column_kind, key_columns},
+    layouts::{column_accepts, column_kind, key_columns_id},
     table::{ColumnPlace, OnBadKey},
 };
 use keyspan_storage::{
-    ColumnKind, Columnar, ColumnarRequest, KeyDecoder, KeyRange, MemoryPart, ParquetPart, RequestedColumn, RowSet,
+    ColumnKind, Columnar, ColumnarRequest, KeyRange, MemoryPart, ParquetPart, RequestedColumn, RowSet,
 };
 pub(crate) use memory::MemoryExec;
 pub use metadata_aggregates::MetadataAggregates;
@@ -213,26 +215,27 @@ fn reads_many(rows: &RowSet) -> bool {
 /// which more than some qualifiers are wanted.
 fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection: &[usize]) -> Option<ColumnRequests> {
     let tenant = usize::from(operator);
-    // Segments of private tables are shared, and have no typed columns. Their keys conform, since only the server
-    // writes them.
-    let typed = !table.is_private();
+    // Keys of private tables conform, since only the server writes them: any file will do, if its columns are there or
+    // not. In the files of shared tables the tenant is the first key column, for tenants too.
+    let private = table.is_private();
+    let (key_id, first_part) = (key_columns_id(table), usize::from(!private));
     let (mut origins, mut columns) = (vec![Origin::Typed(FileColumn::Key(0)); projection.len()], Vec::new());
     let mut untyped = vec![None; projection.len()];
-    let mut key = typed && table.on_bad_key != OnBadKey::Null;
+    let mut key = !private && table.on_bad_key != OnBadKey::Null;
     for (place, at) in projection.iter().enumerate() {
         let Some(column) = at.checked_sub(tenant).map(|at| &table.columns[at]) else {
             key = true;
             continue;
         };
         match &column.place {
-            ColumnPlace::Key(part) if !typed => origins[place] = Origin::Part(*part),
+            ColumnPlace::Key(part) if private && key_id.is_none() => origins[place] = Origin::Part(*part),
             ColumnPlace::Key(part) => {
                 key = true;
-                // In files the tenant is the first key column, for tenants too.
-                origins[place] = Origin::Typed(FileColumn::Key(part + 1));
+                origins[place] = Origin::Typed(FileColumn::Key(part + first_part));
+                untyped[place] = private.then_some(Origin::Part(*part));
             }
             ColumnPlace::Cell { family, qualifier, .. } => {
-                let kind = column_kind(table, column).filter(|_| typed);
+                let kind = column_kind(table, column);
                 let accepts = kind.and_then(|_| column_accepts(column)).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
                 let column = RequestedColumn {
@@ -276,7 +279,7 @@ fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection
     let mut requests = ColumnRequests { columns, key: None, origins, untyped, maps };
     if key {
         // Even when no part is read, the store must know which keys conform.
-        requests.key = Some(key_columns(table)?.id());
+        requests.key = Some(key_id?);
     }
     Some(requests)
 }

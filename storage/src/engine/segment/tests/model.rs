@@ -153,7 +153,7 @@ pub(super) fn layout() -> Layout {
     columns.push(column("b", b"", ColumnKind::Binary, None));
     columns.push(column("b", b"\0*", ColumnKind::Int32, Some(even)));
     columns.push(column("gone", b"x", ColumnKind::Int32, None));
-    Layout { columns, key: Some(Arc::new(SecondByte)) }
+    Layout { columns, key: Some(Arc::new(SecondByte)), section: Bytes::new() }
 }
 
 /// The shape of rows, with declared columns or those of the sample alone.
