@@ -34,8 +34,10 @@
 //! span. The store hands out no others (`storage/src/columnar.rs`). A border row group, the first or the last of a
 //! tenant in a file, is read without: at most 128Ki rows. What is counted and shown of it depends on the tenant's own
 //! rows only (module `border_rows`). What remains: whether a border row group is clean depends on neighbours' cells as
-//! well, which tells whether some of these are of another type than the column's, or past the family's GC rule; and the
-//! time of reading depends on how well shared pages are compressed.
+//! well, which tells whether some of these are of another type than the column's, or past the family's GC rule; whether
+//! a column of a private table is typed in a file, and so whether its statistics are used, depends on the types of
+//! columns that neighbours have by the same name; and the time of reading depends on how well shared pages are
+//! compressed.
 
 mod border_rows;
 mod decode_exec;

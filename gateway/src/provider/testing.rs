@@ -195,6 +195,12 @@ impl World {
         Self::in_store(engine, tables).await
     }
 
+    /// The tables in an engine that has them.
+    pub(super) fn in_engine_again(engine: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
+        engine.set_layouts(Arc::new(LaidOut(tables.clone())));
+        Self::over(engine, tables)
+    }
+
     async fn in_store(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
         for (at, table) in tables.iter().enumerate() {
             // Private tables are one of the store; the first has all families.
@@ -207,6 +213,10 @@ impl World {
             families.insert(family(MARKER_FAMILY), Family { gc: GcRule::MaxVersions(1), aggregate: None });
             store.create_table(&table.physical, TableSchema::of(families)).await.unwrap();
         }
+        Self::over(store, tables)
+    }
+
+    fn over(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
         let tables = tables.into_iter().map(|table| (table.id, table)).collect();
         Self { store, snapshot: Arc::new(Snapshot { tables, ..Snapshot::default() }) }
     }
