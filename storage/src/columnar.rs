@@ -57,6 +57,9 @@ pub struct ColumnarRequest {
     /// The [id](crate::KeyDecoder::id) of the decoder whose columns are requested; keys that it does not decode are
     /// then in the rest.
     pub key: Option<String>,
+    /// Whether row groups without these columns will do too: their parts have no [`key_columns`](ParquetPart::key_columns),
+    /// and the caller decodes the row keys.
+    pub or_row_key: bool,
     /// The state to read; `None` for the newest.
     pub pin: Option<Pin>,
 }
@@ -73,12 +76,16 @@ pub struct RequestedColumn {
     /// Name of the check that the values must have passed when they were written, see [`Accepts`](crate::Accepts); a
     /// row group without that check is not clean. `None` if any value of the kind will do.
     pub accepts: Option<&'static str>,
+    /// Whether a file that has the column as bytes, unchecked, will do too: its part [says so](ParquetPart::bytes).
+    /// Segments have columns of bytes that were written before the column had its kind, or that several owners share.
+    pub or_bytes: bool,
 }
 
 /// The location of the rows of a scan.
 #[derive(Clone, Debug)]
 pub struct Columnar {
-    /// Row groups: for each file at most one part of those in the request's span, and one of border row groups.
+    /// Row groups: for each file at most one part of those in the request's span, and one of border row groups; twice
+    /// if only some have the requested columns of the key.
     pub parts: Vec<ParquetPart>,
     /// Rows in memory, in pieces that may be read in parallel.
     pub memory: Vec<MemoryPart>,
@@ -104,7 +111,10 @@ pub struct ParquetPart {
     pub rows: u64,
     /// Each requested column's name in the file; `None` if it is NULL in every selected row.
     pub columns: Vec<Option<String>>,
-    /// The names of the decoder's columns in the file, in its order; empty if none were requested.
+    /// By requested column: whether the file has it as bytes, in place of the requested kind.
+    pub bytes: Vec<bool>,
+    /// The names of the decoder's columns in the file, in its order; empty if none were requested, or the row groups do
+    /// not have them.
     pub key_columns: Vec<String>,
     /// The name in the file of the column of row keys, as bytes.
     pub row_key: String,
@@ -119,16 +129,34 @@ impl ParquetPart {
         Self { span, ..self }
     }
 
+    /// Divides the row groups into those that have the columns of the key, which `has_key` tells by their index, and the
+    /// others.
+    #[must_use]
+    pub(crate) fn with_key(self, key_columns: Vec<String>, has_key: impl Fn(usize) -> bool) -> Vec<Self> {
+        let (with, without): (Vec<_>, Vec<_>) = self.row_groups.iter().cloned().partition(|(at, _)| has_key(*at));
+        let parts = [(with, key_columns), (without, Vec::new())].into_iter();
+        let parts = parts.filter(|(row_groups, _)| !row_groups.is_empty());
+        let part = |(row_groups, key_columns): (Vec<_>, _)| {
+            let rows = row_groups.iter().map(|group| self.selected_rows(group)).sum();
+            Self { row_groups, key_columns, rows, ..self.clone() }
+        };
+        parts.map(part).collect()
+    }
+
+    /// Number of selected rows of a row group.
+    fn selected_rows(&self, (at, selection): &(usize, Option<RowSelection>)) -> u64 {
+        match selection {
+            Some(selection) => selection.row_count() as u64,
+            None => u64::try_from(self.metadata.row_group(*at).num_rows()).unwrap_or_default(),
+        }
+    }
+
     /// Divides the row groups into those in the request's span, which `is_own` tells by their index, and border row
     /// groups, whose statistics are removed.
     #[must_use]
     pub fn divided(self, is_own: impl Fn(usize) -> bool) -> Vec<Self> {
         let (own, border): (Vec<_>, Vec<_>) = self.row_groups.iter().cloned().partition(|(at, _)| is_own(*at));
-        let rows_of = |(at, selection): &(usize, Option<RowSelection>)| match selection {
-            Some(selection) => selection.row_count() as u64,
-            None => u64::try_from(self.metadata.row_group(*at).num_rows()).unwrap_or_default(),
-        };
-        let rows = |groups: &[_]| groups.iter().map(rows_of).sum();
+        let rows = |groups: &[_]| groups.iter().map(|group| self.selected_rows(group)).sum();
         let mut parts = Vec::new();
         if !border.is_empty() {
             let indexes: Vec<usize> = border.iter().map(|(at, _)| *at).collect();

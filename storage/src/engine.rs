@@ -82,6 +82,7 @@ mod flush;
 
 mod compact;
 mod garbage;
+mod sections;
 
 mod install;
 

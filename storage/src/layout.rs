@@ -15,8 +15,15 @@ use std::{fmt, sync::Arc};
 
 /// The layouts of a store's tables.
 pub trait Layouts: fmt::Debug + Send + Sync + 'static {
-    /// The layout of a table; `None` if unknown.
-    fn layout(&self, table: &TableName) -> Option<Arc<Layout>>;
+    /// The layout of rows of a table with keys like these, ascending; `None` if unknown. They are some of those that a
+    /// segment will have.
+    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>>;
+
+    /// The *section* of a row: the prefix that its key has in common with all rows that are laid out alike; `None` if
+    /// unknown. The table may hold the rows of many owners, each with columns of its own.
+    fn section<'a>(&self, _table: &TableName, _key: &'a [u8]) -> Option<&'a [u8]> {
+        None
+    }
 }
 
 /// How the rows of a table are laid out in segments.
@@ -26,6 +33,8 @@ pub struct Layout {
     pub columns: Vec<LayoutColumn>,
     /// Makes columns from the keys.
     pub key: Option<Arc<dyn KeyDecoder>>,
+    /// The section that `key` is for, whose rows have row groups of their own; empty for the whole table.
+    pub section: Bytes,
 }
 
 /// A column of cells.
@@ -78,6 +87,14 @@ pub enum ColumnKind {
     TimestampUtc,
     /// 16 bytes.
     Uuid,
+    /// The scale (4 bytes), which is the kind's, and the unscaled integer in two's complement, as few bytes as hold it:
+    /// HBase's form of a BigDecimal.
+    Decimal {
+        /// Digits at most: 1 to 38.
+        precision: u8,
+        /// Digits after the point: at most the precision.
+        scale: u8,
+    },
 }
 
 /// Makes typed columns from row keys. Pure: under one [`id`](Self::id), a key always has the same parts.

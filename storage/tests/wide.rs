@@ -332,14 +332,14 @@ impl Numbers {
 }
 
 impl Layouts for Numbers {
-    fn layout(&self, _: &TableName) -> Option<Arc<Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
         let column = |at| LayoutColumn {
             family: family(),
             qualifier: Self::qualifier(at).into(),
             kind: ColumnKind::Int64,
             accepts: None,
         };
-        Some(Arc::new(Layout { columns: (0..Self::COLUMNS).map(column).collect(), key: None }))
+        Some(Arc::new(Layout { columns: (0..Self::COLUMNS).map(column).collect(), ..Layout::default() }))
     }
 }
 

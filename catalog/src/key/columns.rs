@@ -1,6 +1,6 @@
 //! Keys as typed columns, which segments store beside the bytes of keys.
 //!
-//! The columns are `tenant`, then `part1`, `part2`, … in the order of the key. They are not named after SQL columns, so
+//! The columns are `tenant` (not of private tables), then `part1`, `part2`, … in the order of the key. They are not named after SQL columns, so
 //! that these can be renamed without changing files. If one key of a file does not conform, the file has no key
 //! columns: [`KeyDecoder::decode`] decodes all keys or none.
 
@@ -15,33 +15,54 @@ use arrow::{
     compute::take,
     datatypes::{DataType, Field, TimeUnit},
 };
+use bytes::Bytes;
 use keyspan_storage::KeyDecoder;
 use std::sync::Arc;
 
 /// The zone of `timestamptz` in Arrow.
 const UTC: &str = "+00:00";
 
-/// Decodes the keys of a table as they are in the store: a tenant's id, then the parts.
+/// Decodes the keys of a table as they are in the store: a tenant's id, then the parts; or, of a private table, the
+/// parts alone.
 #[derive(Clone, Debug)]
 pub struct KeyColumns {
     schema: KeySchema,
     id: String,
+    /// Of a private table: the prefix of its keys.
+    space: Option<Bytes>,
 }
 
 impl KeyColumns {
     /// The decoder for a table's key schema; `None` if a part's type has no column type.
     pub fn new(schema: &KeySchema) -> Option<Self> {
-        let kinds: Option<Vec<String>> = schema.parts.iter().map(|part| name(part.kind)).collect();
-        let directed = kinds?.into_iter().zip(&schema.parts);
-        let parts: Vec<String> =
-            directed.map(|(kind, part)| if part.descending { format!("{kind}-") } else { kind }).collect();
-        let encoding = match schema.encoding {
-            KeyEncoding::Delimited => "delimited",
-            KeyEncoding::Ordered => "ordered",
-        };
-        let salt = if schema.salt > 0 { format!("salt{} ", schema.salt) } else { String::new() };
-        Some(Self { schema: schema.for_operator(), id: format!("1 {encoding} {salt}{}", parts.join(" ")) })
+        Some(Self { schema: schema.for_operator(), id: format!("1 {}", described(schema)?), space: None })
     }
+
+    /// The decoder for a private table's key schema, whose keys have the prefix; `None` if a part's type has no column
+    /// type.
+    pub fn in_space(schema: &KeySchema, space: Bytes) -> Option<Self> {
+        Some(Self { schema: schema.clone(), id: Self::id_in_space(schema)?, space: Some(space) })
+    }
+
+    /// The id of the decoder for a private table's key schema, whatever its prefix: a row group that has the columns
+    /// has no other rows than its own.
+    pub fn id_in_space(schema: &KeySchema) -> Option<String> {
+        Some(format!("1 private {}", described(schema)?))
+    }
+}
+
+/// The encoding and the parts of a key; `None` if a part's type has no column type.
+fn described(schema: &KeySchema) -> Option<String> {
+    let kinds: Option<Vec<String>> = schema.parts.iter().map(|part| name(part.kind)).collect();
+    let directed = kinds?.into_iter().zip(&schema.parts);
+    let parts: Vec<String> =
+        directed.map(|(kind, part)| if part.descending { format!("{kind}-") } else { kind }).collect();
+    let encoding = match schema.encoding {
+        KeyEncoding::Delimited => "delimited",
+        KeyEncoding::Ordered => "ordered",
+    };
+    let salt = if schema.salt > 0 { format!("salt{} ", schema.salt) } else { String::new() };
+    Some(format!("{encoding} {salt}{}", parts.join(" ")))
 }
 
 impl KeyDecoder for KeyColumns {
@@ -50,18 +71,19 @@ impl KeyDecoder for KeyColumns {
     }
 
     fn fields(&self) -> Vec<Field> {
-        let tenant = Field::new(TENANT_COLUMN, DataType::Utf8, false);
+        let tenant = self.space.is_none().then(|| Field::new(TENANT_COLUMN, DataType::Utf8, false));
         let part = |(at, kind)| Field::new(format!("part{}", at + 1), data_type(kind), false);
         let kinds = self.schema.parts.iter().map(|part| part.kind).enumerate();
-        [tenant].into_iter().chain(kinds.map(part)).collect()
+        tenant.into_iter().chain(kinds.map(part)).collect()
     }
 
     fn decode(&self, keys: &BinaryArray) -> Option<Vec<ArrayRef>> {
-        let kinds = [SqlType::Text].into_iter().chain(self.schema.parts.iter().map(|part| part.kind));
+        let tenant = self.space.is_none().then_some(SqlType::Text);
+        let kinds = tenant.into_iter().chain(self.schema.parts.iter().map(|part| part.kind));
         let mut columns: Vec<Column> = kinds.map(Column::new).collect();
-        let last = columns.len() - 1;
+        let last = columns.len().checked_sub(1)?;
         let mut fits = keys.null_count() == 0;
-        let mut sorted = SortedKeys::new(&self.schema, b"");
+        let mut sorted = SortedKeys::new(&self.schema, self.space.as_deref().unwrap_or_default());
         // Leading parts that neighbouring keys share are stored once for each run of keys.
         let mut runs = 0;
         let mut run_of: Vec<u32> = Vec::with_capacity(keys.len());

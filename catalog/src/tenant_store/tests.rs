@@ -310,8 +310,14 @@ async fn the_rest_of_a_fast_scan_lies_in_the_span() {
     let pin = catalog.store().pin().await.unwrap();
     let rows = RowSet::from(KeyRange::new(&b"b"[..], None));
     let moved = rows_within(&span(&id("alto")), &rows);
-    let request =
-        ColumnarRequest { rows: moved.clone(), span: KeyRange::all(), columns: Vec::new(), key: None, pin: Some(pin) };
+    let request = ColumnarRequest {
+        rows: moved.clone(),
+        span: KeyRange::all(),
+        columns: Vec::new(),
+        key: None,
+        or_row_key: false,
+        pin: Some(pin),
+    };
     let found = keyspan_storage::ColumnarScan::columnar(&fast, &table.physical, request).unwrap();
     let found = without_span(&span(&id("alto")), found);
     assert_eq!(*fast.asked.lock().unwrap(), [moved]);

@@ -17,8 +17,10 @@
 //! column. A scan of few rows, of single keys, or over the transaction's own writes goes by rows. A plan that needs key
 //! order gets the scan by rows in place of all this (`exec`).
 //!
-//! Cells whose bytes are not a typed value of Parquet (numeric, numbers as text, JSON) have columns of bytes, and so
-//! have all cells of private tables, which share their segments: these columns are decoded batch by batch.
+//! Cells whose bytes are not a typed value of Parquet (arrays, numbers as text, JSON) have columns of bytes, which are
+//! decoded batch by batch. So have some columns that are typed elsewhere, in some files: in those of a time before the
+//! column had its type, and where private tables of other types share a segment ([`layouts`](keyspan_catalog::layouts)).
+//! Keys of private tables are decoded where a row group has others' rows, too.
 //!
 //! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
 //! `key_lookup`).
@@ -32,8 +34,10 @@
 //! span. The store hands out no others (`storage/src/columnar.rs`). A border row group, the first or the last of a
 //! tenant in a file, is read without: at most 128Ki rows. What is counted and shown of it depends on the tenant's own
 //! rows only (module `border_rows`). What remains: whether a border row group is clean depends on neighbours' cells as
-//! well, which tells whether some of these are of another type than the column's, or past the family's GC rule; and the
-//! time of reading depends on how well shared pages are compressed.
+//! well, which tells whether some of these are of another type than the column's, or past the family's GC rule; whether
+//! a column of a private table is typed in a file, and so whether its statistics are used, depends on the types of
+//! columns that neighbours have by the same name; and the time of reading depends on how well shared pages are
+//! compressed.
 
 mod border_rows;
 mod decode_exec;
@@ -57,11 +61,11 @@ pub use exec::{ColumnarExec, ColumnarStats};
 pub(super) use key_lookup::rows_estimate;
 use keyspan_catalog::{
     Table,
-    layouts::{column_accepts, column_kind, key_columns},
+    layouts::{column_accepts, column_kind, key_columns_id},
     table::{ColumnPlace, OnBadKey},
 };
 use keyspan_storage::{
-    ColumnKind, Columnar, ColumnarRequest, KeyDecoder, KeyRange, MemoryPart, ParquetPart, RequestedColumn, RowSet,
+    ColumnKind, Columnar, ColumnarRequest, KeyRange, MemoryPart, ParquetPart, RequestedColumn, RowSet,
 };
 pub(crate) use memory::MemoryExec;
 pub use metadata_aggregates::MetadataAggregates;
@@ -123,6 +127,8 @@ struct ColumnRequests {
     key: Option<String>,
     /// Of each column of SQL.
     origins: Vec<Origin>,
+    /// Of each column of SQL that is typed: what it is made of in a file that does not have it typed.
+    untyped: Vec<Option<Origin>>,
     /// Of each map of an open family, its requested columns.
     maps: Vec<Vec<usize>>,
 }
@@ -159,6 +165,7 @@ pub(super) async fn plan(
         span: KeyRange::all(),
         columns: requests.columns,
         key: requests.key,
+        or_row_key: table.is_private(),
         pin: Some(view.pin.clone()),
     };
     let found = if view.rows.runs_inline(table, &request) {
@@ -178,7 +185,7 @@ pub(super) async fn plan(
     if !pays(rows, row_groups, projection.len() as u64) {
         return Ok(Access::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    let plan = ScanParts::new(found, (requests.origins, requests.maps), scan, spread)?.plan()?;
+    let plan = ScanParts::new(found, (requests.origins, requests.untyped, requests.maps), scan, spread)?.plan()?;
     Ok(Access::RowGroups(Arc::new(plan)))
 }
 
@@ -210,28 +217,36 @@ fn reads_many(rows: &RowSet) -> bool {
 /// which more than some qualifiers are wanted.
 fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection: &[usize]) -> Option<ColumnRequests> {
     let tenant = usize::from(operator);
-    // Segments of private tables are shared, and have no typed columns. Their keys conform, since only the server
-    // writes them.
-    let typed = !table.is_private();
+    // Keys of private tables conform, since only the server writes them: any file will do, if its columns are there or
+    // not. In the files of shared tables the tenant is the first key column, for tenants too.
+    let private = table.is_private();
+    let (key_id, first_part) = (key_columns_id(table), usize::from(!private));
     let (mut origins, mut columns) = (vec![Origin::Typed(FileColumn::Key(0)); projection.len()], Vec::new());
-    let mut key = typed && table.on_bad_key != OnBadKey::Null;
+    let mut untyped = vec![None; projection.len()];
+    let mut key = !private && table.on_bad_key != OnBadKey::Null;
     for (place, at) in projection.iter().enumerate() {
         let Some(column) = at.checked_sub(tenant).map(|at| &table.columns[at]) else {
             key = true;
             continue;
         };
         match &column.place {
-            ColumnPlace::Key(part) if !typed => origins[place] = Origin::Part(*part),
+            ColumnPlace::Key(part) if private && key_id.is_none() => origins[place] = Origin::Part(*part),
             ColumnPlace::Key(part) => {
                 key = true;
-                // In files the tenant is the first key column, for tenants too.
-                origins[place] = Origin::Typed(FileColumn::Key(part + 1));
+                origins[place] = Origin::Typed(FileColumn::Key(part + first_part));
+                untyped[place] = private.then_some(Origin::Part(*part));
             }
             ColumnPlace::Cell { family, qualifier, .. } => {
-                let kind = column_kind(table, column).filter(|_| typed);
+                let kind = column_kind(table, column);
                 let accepts = kind.and_then(|_| column_accepts(column)).map(|accepts| accepts.name);
                 let (family, qualifier) = (family.clone(), qualifier.clone().into());
-                let column = RequestedColumn { family, qualifier, kind: kind.unwrap_or(ColumnKind::Binary), accepts };
+                let column = RequestedColumn {
+                    family,
+                    qualifier,
+                    kind: kind.unwrap_or(ColumnKind::Binary),
+                    accepts,
+                    or_bytes: true,
+                };
                 let of = if kind.is_some() { Made::Typed } else { Made::Bytes };
                 columns.push((column, place, of));
             }
@@ -240,7 +255,7 @@ fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection
                 origins[place] = Origin::Map(map);
                 for qualifier in layout.maps[map].0.single_qualifiers(QUALIFIERS_MAX)? {
                     let (family, kind) = (layout.maps[map].0.family.clone(), ColumnKind::Binary);
-                    let column = RequestedColumn { family, qualifier, kind, accepts: None };
+                    let column = RequestedColumn { family, qualifier, kind, accepts: None, or_bytes: false };
                     columns.push((column, place, Made::Map(map)));
                 }
             }
@@ -254,16 +269,19 @@ fn column_requests(table: &Table, layout: &RowLayout, operator: bool, projection
     for (requested, (_, place, of)) in columns.iter().enumerate() {
         let cell = if matches!(of, Made::Map(_)) { None } else { cells.next() };
         match of {
-            Made::Typed => origins[*place] = Origin::Typed(FileColumn::Cell(requested)),
+            Made::Typed => {
+                origins[*place] = Origin::Typed(FileColumn::Cell(requested));
+                untyped[*place] = Some(Origin::Bytes { requested, cell: cell.unwrap_or_default() });
+            }
             Made::Bytes => origins[*place] = Origin::Bytes { requested, cell: cell.unwrap_or_default() },
             Made::Map(map) => maps[*map].push(requested),
         }
     }
     let columns = columns.into_iter().map(|(column, ..)| column).collect();
-    let mut requests = ColumnRequests { columns, key: None, origins, maps };
+    let mut requests = ColumnRequests { columns, key: None, origins, untyped, maps };
     if key {
         // Even when no part is read, the store must know which keys conform.
-        requests.key = Some(key_columns(table)?.id());
+        requests.key = Some(key_id?);
     }
     Some(requests)
 }
@@ -275,8 +293,10 @@ struct ScanParts {
     memory: Vec<MemoryPart>,
     /// The scan of all other rows, and an estimate of how many.
     rest: Option<(Arc<ScanExec>, u64)>,
-    /// Of each column of SQL, and the requested columns of each map.
+    /// Of each column of SQL, what it is made of in files that have it typed, and in others.
     origins: Vec<Origin>,
+    untyped: Vec<Option<Origin>>,
+    /// The requested columns of each map.
     maps: Vec<Vec<usize>>,
     /// The same rows by rows, in key order.
     scan: Arc<ScanExec>,
@@ -287,14 +307,14 @@ struct ScanParts {
 impl ScanParts {
     fn new(
         found: Columnar,
-        (origins, maps): (Vec<Origin>, Vec<Vec<usize>>),
+        (origins, untyped, maps): (Vec<Origin>, Vec<Option<Origin>>, Vec<Vec<usize>>),
         scan: &Arc<ScanExec>,
         spread: (usize, usize),
     ) -> Result<Self> {
         let Columnar { parts, memory, rest } = found;
         let rows = rest.rows_estimate();
         let rest = if rest.is_empty() { None } else { Some((Arc::new(scan.of_rest(rest)?), rows)) };
-        Ok(Self { parts, memory, rest, origins, maps, scan: Arc::clone(scan), spread })
+        Ok(Self { parts, memory, rest, origins, untyped, maps, scan: Arc::clone(scan), spread })
     }
 
     /// Whether there is certainly no row.
@@ -302,15 +322,47 @@ impl ScanParts {
         self.parts.is_empty() && self.memory.is_empty() && self.rest.is_none()
     }
 
+    /// What the columns of SQL are made of in a part.
+    fn origins_in(&self, part: &ParquetPart) -> Vec<Origin> {
+        let origins = self.origins.iter().zip(&self.untyped);
+        let origin = |(origin, untyped): (&Origin, &Option<Origin>)| {
+            let is_typed = match origin {
+                Origin::Typed(FileColumn::Cell(at)) => !part.bytes[*at],
+                Origin::Typed(FileColumn::Key(_)) => !part.key_columns.is_empty(),
+                _ => true,
+            };
+            if is_typed { *origin } else { untyped.unwrap_or(*origin) }
+        };
+        origins.map(origin).collect()
+    }
+
+    /// The parts, by what the columns are made of in them. Mostly all are alike.
+    fn parts_by_origins(&self) -> Vec<(decode_exec::FileColumns, Vec<ParquetPart>)> {
+        let mut found: Vec<(Vec<Origin>, Vec<ParquetPart>)> = Vec::new();
+        for part in &self.parts {
+            let origins = self.origins_in(part);
+            match found.iter_mut().find(|(other, _)| *other == origins) {
+                Some((_, parts)) => parts.push(part.clone()),
+                None => found.push((origins, vec![part.clone()])),
+            }
+        }
+        let schema = self.scan.schema();
+        let columns = |origins: &[Origin]| decode_exec::FileColumns::new((origins, &self.maps), &schema);
+        found.into_iter().map(|(origins, parts)| (columns(&origins), parts)).collect()
+    }
+
     /// The plan that reads the parts.
     fn plan(self) -> Result<ColumnarExec> {
         let scan = &self.scan;
-        let columns = decode_exec::FileColumns::new((&self.origins, &self.maps), &scan.schema());
+        let by_origins = self.parts_by_origins();
+        let bytes_of = |(columns, parts): &(decode_exec::FileColumns, Vec<ParquetPart>)| -> u64 {
+            parts.iter().map(|part| file_groups::column_bytes(part, &columns.sources)).sum()
+        };
         let stats = ColumnarStats {
             files: self.parts.iter().map(|part| part.file.name()).collect::<BTreeSet<_>>().len(),
             row_groups: self.parts.iter().map(|part| part.row_groups.len()).sum(),
             rows: self.parts.iter().map(|part| part.rows).sum(),
-            bytes: self.parts.iter().map(|part| file_groups::column_bytes(part, &columns.sources)).sum(),
+            bytes: by_origins.iter().map(bytes_of).sum(),
             memory: self.memory.iter().map(MemoryPart::rows_estimate).sum(),
             rest: self.rest.as_ref().map(|(_, rows)| *rows),
         };
@@ -320,12 +372,15 @@ impl ScanParts {
             (budget, hint)
         });
         let span = self.parts.first().map(|part| part.span.clone()).unwrap_or_default();
-        let (parts, limit) = (self.parts.clone(), scan.read().limit);
-        let mut children = file_groups::sources(parts, &columns.sources, &columns.schema, limit, self.spread, &budget)?;
-        if let Some(decode) = columns.decode {
-            let over =
-                |child| Arc::new(decode_exec::DecodeExec::new(child, &decode, scan, &span)) as Arc<dyn ExecutionPlan>;
-            children = children.into_iter().map(over).collect();
+        let mut children: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+        for (columns, parts) in by_origins {
+            let (sources, limit) = (&columns.sources, scan.read().limit);
+            let read = file_groups::sources(parts, sources, &columns.schema, limit, self.spread, &budget)?;
+            let over = |child: Arc<dyn ExecutionPlan>| match &columns.decode {
+                Some(decode) => Arc::new(decode_exec::DecodeExec::new(child, decode, scan, &span)),
+                None => child,
+            };
+            children.extend(read.into_iter().map(over));
         }
         if !self.memory.is_empty() {
             let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;

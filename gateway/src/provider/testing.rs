@@ -23,7 +23,7 @@ use futures::TryStreamExt;
 use keyspan_catalog::{
     Column, ColumnPlace, Encoding, FamilyId, KeyEncoding, KeyPart, KeySchema, Snapshot, SqlType, Table, TableFamily,
     TableId, TenantId, TenantStore, Value,
-    layouts::layout_of,
+    layouts::{layout_of, private_layout, private_section},
     mapping,
     table::{MARKER_FAMILY, MARKER_QUALIFIER, OnBadKey, OnBadValue},
 };
@@ -155,10 +155,20 @@ fn mutation(key: Vec<u8>, cells: Vec<(FamilyName, Bytes, Bytes)>) -> RowMutation
 struct LaidOut(Vec<Arc<Table>>);
 
 impl Layouts for LaidOut {
-    fn layout(&self, table: &TableName) -> Option<Arc<Layout>> {
-        // As the catalog does it: segments of private tables have none.
-        let mut shared = self.0.iter().filter(|known| !known.is_private());
-        shared.find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
+    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>> {
+        if self.section(table, b"a#1#").is_some() {
+            let of_space = |_: &str, space| {
+                let mut private = self.0.iter().filter(|known| known.space == Some(space));
+                private.next().map(Arc::as_ref)
+            };
+            return private_layout(keys, of_space).map(Arc::new);
+        }
+        self.0.iter().find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
+    }
+
+    fn section<'a>(&self, table: &TableName, key: &'a [u8]) -> Option<&'a [u8]> {
+        let known = self.0.iter().find(|known| known.physical == *table)?;
+        if known.is_private() { private_section(key) } else { None }
     }
 }
 
@@ -187,6 +197,12 @@ impl World {
         Self::in_store(engine, tables).await
     }
 
+    /// The tables in an engine that has them.
+    pub(super) fn in_engine_again(engine: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
+        engine.set_layouts(Arc::new(LaidOut(tables.clone())));
+        Self::over(engine, tables)
+    }
+
     async fn in_store(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
         for (at, table) in tables.iter().enumerate() {
             // Private tables are one of the store; the first has all families.
@@ -199,6 +215,10 @@ impl World {
             families.insert(family(MARKER_FAMILY), Family { gc: GcRule::MaxVersions(1), aggregate: None });
             store.create_table(&table.physical, TableSchema::of(families)).await.unwrap();
         }
+        Self::over(store, tables)
+    }
+
+    fn over(store: Arc<dyn Store>, tables: Vec<Arc<Table>>) -> Self {
         let tables = tables.into_iter().map(|table| (table.id, table)).collect();
         Self { store, snapshot: Arc::new(Snapshot { tables, ..Snapshot::default() }) }
     }

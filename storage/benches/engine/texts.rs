@@ -23,9 +23,9 @@ const WARM_ROWS: u64 = 1_000;
 struct Texts;
 
 impl Layouts for Texts {
-    fn layout(&self, _: &TableName) -> Option<Arc<Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
         let column = |qualifier| LayoutColumn { family: family(), qualifier, kind: ColumnKind::Utf8, accepts: None };
-        Some(Arc::new(Layout { columns: qualifiers().map(column).collect(), key: None }))
+        Some(Arc::new(Layout { columns: qualifiers().map(column).collect(), ..Layout::default() }))
     }
 }
 

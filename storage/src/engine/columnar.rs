@@ -38,6 +38,7 @@ impl ColumnarScan for Engine {
             qualifier: column.qualifier.clone(),
             kind: column.kind,
             accepts: column.accepts,
+            or_bytes: column.or_bytes,
         });
         let columns: Vec<CleanColumn> = columns.collect();
         let mut parts = Vec::new();
@@ -53,6 +54,7 @@ impl ColumnarScan for Engine {
                 dead: &dead,
                 columns: &columns,
                 key: request.key.as_deref(),
+                or_row_key: request.or_row_key,
                 families: &families,
             })?;
             parts.extend(clean.parts);

@@ -2,9 +2,11 @@
 //! readers and writers are passed in.
 //!
 //! ```text
-//! sorted inputs ─► merge ─► drop garbage ─► writer, a new one every `cut_bytes`
+//! sorted inputs ─► merge ─► drop garbage ─► writer, a new one every `cut_bytes` and at boundaries
 //!                                       └─► PositionMap: new positions of rows
 //! ```
+//!
+//! The boundaries are those of large [sections](super::sections).
 //!
 //! A [`Compaction`] proceeds batch by batch: the caller may pause or stop between two [steps](Compaction::step). It
 //! holds a batch of each input, without the large rows in it, an output batch, and four bytes for each position of the
@@ -30,6 +32,7 @@ use super::{
 use crate::{Result, RowKey};
 use bytes::Bytes;
 use merge::Merge;
+use std::collections::VecDeque;
 
 /// Maximum rows of a step.
 pub(crate) const STEP_ROWS_MAX: usize = 4_096;
@@ -43,11 +46,12 @@ pub(crate) trait Outputs {
     /// Writes one segment.
     type Writer: Output;
 
-    /// Begins a segment; `sample` has encoded rows like its own: the first ones, or some from everywhere.
+    /// Begins a segment; `sample` has keys and encoded rows like its own, ascending: the first ones, or some from
+    /// everywhere.
     ///
     /// # Errors
     /// Errors of writing.
-    fn begin(&mut self, sample: &[&[u8]]) -> Result<Self::Writer>;
+    fn begin(&mut self, sample: &[(&[u8], &[u8])]) -> Result<Self::Writer>;
 }
 
 /// Writes a segment. Dropped before it is finished, it leaves nothing.
@@ -117,6 +121,8 @@ pub(crate) struct Compaction<R, O: Outputs> {
     writer_rows: u32,
     /// Bytes after which a segment is finished.
     cut_bytes: u64,
+    /// Keys at which a segment ends, ascending: those that are left.
+    boundaries: VecDeque<Bytes>,
     step_rows: usize,
     segments: Vec<SegmentMeta>,
     position_map: PositionMap,
@@ -150,10 +156,16 @@ where
             writer: None,
             writer_rows: 0,
             cut_bytes: cut_bytes(bytes, base_bytes_target),
+            boundaries: VecDeque::new(),
             step_rows: STEP_ROWS_MAX,
             segments: Vec::new(),
             progress: CompactionProgress::default(),
         }
+    }
+
+    /// Sets keys, ascending, at which a segment ends and another begins.
+    pub(crate) fn with_boundaries(self, boundaries: impl IntoIterator<Item = Bytes>) -> Self {
+        Self { boundaries: boundaries.into_iter().collect(), ..self }
     }
 
     /// Sets the number of rows in a step.
@@ -178,11 +190,29 @@ where
     }
 
     fn write(&mut self, batch: &[MergedRow]) -> Result<()> {
+        let mut left = batch;
+        while let Some(first) = left.first() {
+            if self.boundaries.front().is_some_and(|boundary| boundary[..] <= first.key[..]) {
+                self.boundaries.pop_front();
+                self.cut()?;
+                continue;
+            }
+            let end = self.boundaries.front().map(|boundary| left.partition_point(|row| row.key[..] < boundary[..]));
+            let (now, later) = left.split_at(end.unwrap_or(left.len()));
+            self.write_alike(now)?;
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// Writes rows of the current segment.
+    fn write_alike(&mut self, batch: &[MergedRow]) -> Result<()> {
         let mut writer = match self.writer.take() {
             Some(writer) => writer,
             None => {
                 self.position_map.begin_output();
-                self.outputs.begin(&batch.iter().map(|passing| &passing.row[..]).collect::<Vec<_>>())?
+                self.outputs
+                    .begin(&batch.iter().map(|passing| (&passing.key[..], &passing.row[..])).collect::<Vec<_>>())?
             }
         };
         for MergedRow { input, position, key, row } in batch {

@@ -17,6 +17,8 @@ use bytes::Bytes;
 pub(crate) const DELTA_BYTES_MIN: u64 = 1 << 20;
 /// Maximum rows of the sample that a delta's writer gets before the first row.
 const SAMPLE_ROWS: usize = 4_096;
+/// A tablet with fewer rows is sampled together with the following ones.
+const SAMPLE_ROWS_MIN: usize = 1_024;
 
 /// A delta that was written.
 #[derive(Debug)]
@@ -51,11 +53,16 @@ pub(crate) fn flush<'a, S: Stored, O: Outputs>(
     let mut left = rows.clone().count();
     let mut rows = rows.peekable();
     while let Some((key, _)) = rows.peek().copied() {
-        // Sampled from all remaining rows, since SQL tables that share the store's table follow each other.
-        let every = left.div_ceil(SAMPLE_ROWS).max(1);
-        let sample: Vec<&[u8]> = rows.clone().step_by(every).map(|(_, row)| &row[..]).collect();
-        let mut writer = outputs.begin(&sample)?;
         let (mut keys, mut end) = (Vec::new(), end_of(tablets, key));
+        // Sampled from all rows that the delta may have, since SQL tables that share the store's table follow each
+        // other: those of its first tablet, and if they are few, all that remain.
+        let is_of_first = |key: &RowKey| end.is_none_or(|end| key[..] < *end);
+        let of_first = rows.clone().take_while(|(key, _)| is_of_first(key)).count();
+        let sampled = if of_first >= SAMPLE_ROWS_MIN { of_first } else { left };
+        let every = sampled.div_ceil(SAMPLE_ROWS).max(1);
+        let sample: Vec<(&[u8], &[u8])> =
+            rows.clone().take(sampled).step_by(every).map(|(key, row)| (&key[..], &row[..])).collect();
+        let mut writer = outputs.begin(&sample)?;
         while let Some((key, row)) = rows.peek().copied() {
             if end.is_some_and(|end| key[..] >= *end) {
                 if writer.bytes() >= delta_bytes_min {

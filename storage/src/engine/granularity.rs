@@ -8,6 +8,7 @@ use super::{
     compact::STEP_ROWS_MAX,
     flush::DELTA_BYTES_MIN,
     load::BLOCK_BYTES,
+    sections::SECTION_ROWS_MIN,
     segment::{GROUP_ROWS_MAX, Limits, PAGE_ROWS_MAX},
     tablet::choose::{CHANGED_BYTES_MIN, CompactionLimits},
 };
@@ -30,6 +31,8 @@ pub struct Granularity {
     pub delta_bytes_min: u64,
     /// Bytes below which neither dead rows nor the size of deltas trigger a compaction.
     pub changed_bytes_min: u64,
+    /// Rows from which on a section has bases of its own.
+    pub section_rows_min: u64,
     /// Rows of a step of a compaction or a load; a base can only end between two steps.
     pub step_rows_max: usize,
     /// Runs of a load that are merged at a time; at least 2.
@@ -48,6 +51,7 @@ impl Default for Granularity {
             page_rows_max: PAGE_ROWS_MAX,
             delta_bytes_min: DELTA_BYTES_MIN,
             changed_bytes_min: CHANGED_BYTES_MIN,
+            section_rows_min: SECTION_ROWS_MIN,
             step_rows_max: STEP_ROWS_MAX,
             load_runs_max: LOAD_RUNS_MAX,
             load_halves_bytes_min: LOAD_HALVES_BYTES_MIN,

@@ -26,6 +26,7 @@ use super::{
     install::{Installable, LoadedRows, Standstill},
     load::{Loads, Scratch},
     manifest::{DeletionVectorMeta, Manifest, Manifests, SegmentId, SegmentMeta, TableMeta, TabletMeta},
+    sections::Sections,
     segment::{Caches, ColumnFrequency, Compression, Limits, Segment, SegmentOptions, SegmentWriter, Shape},
     state::{State, Table},
     tablet::Tablet,
@@ -301,30 +302,26 @@ pub(super) struct Writers<'a> {
     pub(super) base: bool,
     /// Columns of the segments that the rows come from.
     pub(super) frequencies: Vec<ColumnFrequency>,
+    /// Keys of these segments.
+    pub(super) sections: Sections,
 }
 
 impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
-    fn begin(&mut self, sample: &[&[u8]]) -> Result<SegmentWriter> {
-        self.begin_from(sample.iter().copied())
-    }
-}
-
-impl Writers<'_> {
-    /// Begins a segment whose rows are like those of the sample.
-    ///
-    /// # Errors
-    /// Errors of writing.
-    pub(super) fn begin_from<'s>(&mut self, sample: impl Iterator<Item = &'s [u8]>) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base, ref frequencies } = *self;
-        let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name));
+    fn begin(&mut self, sample: &[(&[u8], &[u8])]) -> Result<SegmentWriter> {
+        let Self { maintenance, name, descriptor, stamp, base, ref frequencies, ref sections } = *self;
+        let mut keys: Vec<&[u8]> = sample.iter().map(|(key, _)| *key).collect();
+        if let Some(last) = keys.last().copied() {
+            keys.extend(sections.keys_after(last));
+        }
+        let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name, &keys));
         let families = descriptor
             .schema
             .families
             .keys()
             .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
-        let shape = Shape::new(families, layout.as_deref(), frequencies, sample);
+        let shape = Shape::new(families, layout.as_deref(), frequencies, sample.iter().map(|(_, row)| *row));
         let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {
             false => SegmentOptions::delta(id, number, stamp),

@@ -49,6 +49,7 @@ fn tiny(fs: &SimFs) -> EngineOptions {
             page_rows_max: 2,
             delta_bytes_min: 1,
             changed_bytes_min: 1,
+            section_rows_min: 10,
             step_rows_max: 3,
             load_runs_max: 2,
             // The steps of a simulation must be deterministic.

@@ -30,7 +30,7 @@ pub(super) type Values = BTreeMap<RowKey, Vec<Option<Bytes>>>;
 pub struct Typed;
 
 impl Layouts for Typed {
-    fn layout(&self, name: &TableName) -> Option<Arc<Layout>> {
+    fn layout(&self, name: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
         let columns = columns().into_iter().filter(|column| column.kind != ColumnKind::Binary);
         let columns = columns.map(|RequestedColumn { family, qualifier, kind, .. }| LayoutColumn {
             family,
@@ -38,7 +38,7 @@ impl Layouts for Typed {
             kind,
             accepts: None,
         });
-        (*name == table()).then(|| Arc::new(Layout { columns: columns.collect(), key: None }))
+        (*name == table()).then(|| Arc::new(Layout { columns: columns.collect(), ..Layout::default() }))
     }
 }
 
@@ -49,6 +49,7 @@ fn columns() -> Vec<RequestedColumn> {
         qualifier: Bytes::from_static(qualifier.as_bytes()),
         kind,
         accepts: None,
+        or_bytes: false,
     };
     vec![
         column("a", "p", ColumnKind::Int64),
@@ -121,6 +122,7 @@ pub(super) async fn read(
         span: KeyRange::all(),
         columns: wanted.clone(),
         key: None,
+        or_row_key: false,
         pin: Some(pin),
     };
     let Columnar { parts, memory, rest } = columnar.columnar(&table(), request.clone())?;

@@ -94,8 +94,14 @@ pub(super) async fn few_rows(scan: &ScanExec, filters: &[DynamicFilter], all_row
 /// # Errors
 /// The store's.
 pub(crate) async fn rows_estimate(view: &View, table: &Arc<Table>, rows: RowSet) -> Result<u64> {
-    let request =
-        ColumnarRequest { rows, span: KeyRange::all(), columns: Vec::new(), key: None, pin: Some(view.pin.clone()) };
+    let request = ColumnarRequest {
+        rows,
+        span: KeyRange::all(),
+        columns: Vec::new(),
+        key: None,
+        or_row_key: false,
+        pin: Some(view.pin.clone()),
+    };
     let (rows, table) = (view.rows.clone(), Arc::clone(table));
     // The store may have to read metadata of its files.
     let found = tokio::task::spawn_blocking(move || rows.columnar(&table, request)).await;

@@ -138,7 +138,7 @@ fn split_aggregation(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Exe
     }
     let (mut states, mut parts) = (Vec::new(), Vec::new());
     for part in &scan_parts.parts {
-        let (part_states, left) = split_part(part, &scan_parts.origins, &aggregates, &partial.schema())?;
+        let (part_states, left) = split_part(part, &scan_parts.origins_in(part), &aggregates, &partial.schema())?;
         states.extend(part_states);
         parts.extend(left);
     }
@@ -182,8 +182,9 @@ fn are_typed(parts: &ScanParts, aggregates: &[Aggregate]) -> bool {
 
 /// Whether Parquet's statistics compare values of the type as SQL does.
 fn is_ordered(data_type: &DataType) -> bool {
-    use DataType::{Date32, Int16, Int32, Int64, Timestamp, Utf8View};
-    matches!(data_type, Int16 | Int32 | Int64 | Date32 | Timestamp(TimeUnit::Microsecond, _) | Utf8View)
+    use DataType::{Date32, Decimal128, Int16, Int32, Int64, Timestamp, Utf8View};
+    let is_time = matches!(data_type, Date32 | Timestamp(TimeUnit::Microsecond, _));
+    is_time || matches!(data_type, Int16 | Int32 | Int64 | Decimal128(..) | Utf8View)
 }
 
 /// The states of the row groups of a part whose statistics suffice, and the part without these.
@@ -195,7 +196,9 @@ fn split_part(
 ) -> Result<(Option<RecordBatch>, Option<ParquetPart>)> {
     let whole: Vec<usize> =
         part.row_groups.iter().filter(|(_, selection)| selection.is_none()).map(|(at, _)| *at).collect();
-    if whole.is_empty() {
+    // A column of bytes may hold values that SQL does not read.
+    let is_typed = |one: &Aggregate| one.column().is_none_or(|column| matches!(origins[column], Origin::Typed(_)));
+    if whole.is_empty() || !aggregates.iter().all(is_typed) {
         return Ok((None, Some(part.clone())));
     }
     let groups: Vec<&RowGroupMetaData> = whole.iter().map(|at| part.metadata.row_group(*at)).collect();

@@ -2,18 +2,20 @@
 //!
 //! It is as adverse as the contract allows. Rows of all tenants share row groups; between live rows are dead copies
 //! with other rows' values; every tenth row is in the rest, another tenth in memory, in two parts; selections alternate
-//! between lists and bitmaps; files differ in the names of columns, and lack columns without values.
+//! between lists and bitmaps; files differ in the names of columns, and lack columns without values; one
+//! has some columns as bytes.
 
 use arrow::{
     array::{
-        ArrayRef, BinaryArray, BooleanArray, Date32Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array,
-        Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+        ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+        Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
     },
     datatypes::{Field, Schema},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, TryStreamExt, executor::block_on, future::BoxFuture};
+use keyspan_catalog::{Encoding, SqlType, Value, mapping};
 use keyspan_storage::{
     CheckAndMutate, ColumnKind, Columnar, ColumnarRequest, ColumnarScan, Commit, FamilyChange, KeyDecoder, KeyRange,
     Layout, Layouts, MemoryPart, MemoryRows, ParquetPart, PartFile, Pin, ReadModifyWrite, RequestedColumn, Rest,
@@ -116,10 +118,11 @@ impl Store for FileStore {
 impl ColumnarScan for FileStore {
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar> {
         let layouts = self.layouts.lock().unwrap().clone().unwrap();
-        let layout = layouts.layout(table).unwrap();
         let pin = request.pin.clone();
         let all = self.rows.scan(table, Scan { pin: pin.clone(), ..Scan::all() });
         let all: Vec<Row> = block_on(all.try_concat())?;
+        let sample: Vec<&[u8]> = all.iter().map(|row| &row.key[..]).collect();
+        let layout = layouts.layout(table, &sample).unwrap_or_default();
         let (mut files, mut memory, mut rest): ([Vec<Row>; FILES], Vec<Row>, Vec<KeyRange>) = Default::default();
         let of_file = all.len().div_ceil(FILES).max(1);
         let keys = BinaryArray::from_iter_values(all.iter().map(|row| &row.key[..]));
@@ -183,6 +186,17 @@ fn newest<'a>(row: &'a Row, column: &RequestedColumn) -> Option<&'a Bytes> {
     row.cells.iter().find(cell).map(|cell| &cell.value)
 }
 
+/// The unscaled integer of a cell, if the kind has it.
+fn decimal(value: &[u8], precision: u8, scale: u8) -> Option<i128> {
+    let kind = SqlType::Numeric { precision, scale };
+    let decoded = mapping::decode(&Bytes::copy_from_slice(value), kind, Encoding::Binary).ok()?;
+    let written = mapping::encode(&decoded, kind, Encoding::Binary).ok()?;
+    match decoded {
+        Value::Numeric { unscaled, .. } if written == value => Some(unscaled),
+        _ => None,
+    }
+}
+
 fn fits(kind: ColumnKind, value: &[u8]) -> bool {
     match kind {
         ColumnKind::Binary => true,
@@ -192,6 +206,7 @@ fn fits(kind: ColumnKind, value: &[u8]) -> bool {
         ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32 => value.len() == 4,
         ColumnKind::Int64 | ColumnKind::Float64 | ColumnKind::Timestamp | ColumnKind::TimestampUtc => value.len() == 8,
         ColumnKind::Uuid => value.len() == 16,
+        ColumnKind::Decimal { precision, scale } => decimal(value, precision, scale).is_some(),
     }
 }
 
@@ -249,26 +264,30 @@ fn parts_of(
     }
     fields.push(Field::new("_key", arrow::datatypes::DataType::Binary, false));
     arrays.push(Arc::new(keys));
-    for (column, name) in request.columns.iter().zip(&columns) {
+    // One file has some columns as bytes.
+    let of_columns = request.columns.iter().enumerate();
+    let bytes =
+        of_columns.map(|(at, column)| column.or_bytes && number == 1 && at.is_multiple_of(2)).collect::<Vec<_>>();
+    for ((column, name), bytes) in request.columns.iter().zip(&columns).zip(&bytes) {
         let Some(name) = name else { continue };
         let values: Vec<Option<&[u8]>> =
             positions.iter().map(|position| newest(position.row, column).map(|value| &value[..])).collect();
-        let array = array(column.kind, &values);
+        let array = array(if *bytes { ColumnKind::Binary } else { column.kind }, &values);
         fields.push(Field::new(name, array.data_type().clone(), true));
         arrays.push(array);
     }
-    let bytes = file_of(&RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap());
+    let contents = file_of(&RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap());
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
-    reader.try_parse(&bytes).unwrap();
+    reader.try_parse(&contents).unwrap();
     let metadata = Arc::new(reader.finish().unwrap());
     let (row_groups, count) = selections(&positions, request);
     if count == 0 {
         return Vec::new();
     }
-    let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes });
+    let file: Arc<dyn PartFile> = Arc::new(InMemory { number, bytes: contents });
     let (row_key, span) = ("_key".to_owned(), Bytes::new());
     let (is_border, rows) = (false, count);
-    let part = ParquetPart { file, metadata, is_border, row_groups, rows, columns, key_columns, row_key, span };
+    let part = ParquetPart { file, metadata, is_border, row_groups, rows, columns, bytes, key_columns, row_key, span };
     let groups: Vec<&[Position<'_>]> = positions.chunks(ROW_GROUP_ROWS).collect();
     part.divided(|at| groups[at].iter().all(|position| request.span.contains(&position.row.key)))
 }
@@ -338,6 +357,11 @@ fn array(kind: ColumnKind, values: &[Option<&[u8]>]) -> ArrayRef {
         ColumnKind::Uuid => {
             let bytes = wide::<16, _>(values, |bytes| bytes);
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes.into_iter(), 16).unwrap())
+        }
+        ColumnKind::Decimal { precision, scale } => {
+            let values = values.iter().map(|value| value.and_then(|value| decimal(value, precision, scale)));
+            let values = Decimal128Array::from_iter(values);
+            Arc::new(values.with_precision_and_scale(precision, i8::try_from(scale).unwrap()).unwrap())
         }
     }
 }

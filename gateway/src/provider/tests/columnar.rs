@@ -5,6 +5,7 @@ mod filters;
 mod key_lookup;
 mod metadata_aggregates;
 mod neighbours;
+mod written_before;
 
 use crate::{
     provider::testing::{NOW, World, plan, rows, table},

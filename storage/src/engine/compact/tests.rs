@@ -37,7 +37,7 @@ pub(in crate::engine) struct HeapWriter {
 impl Outputs for Heap {
     type Writer = HeapWriter;
 
-    fn begin(&mut self, sample: &[&[u8]]) -> Result<HeapWriter> {
+    fn begin(&mut self, sample: &[(&[u8], &[u8])]) -> Result<HeapWriter> {
         assert!(!sample.is_empty());
         let id = self.begun.replace_with(|begun| *begun + 1);
         Ok(HeapWriter { heap: self.clone(), id, rows: Vec::new() })

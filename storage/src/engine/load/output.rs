@@ -7,11 +7,13 @@ use super::merge::Item;
 use crate::{
     Error, Result, TableName,
     engine::{
+        compact::Outputs,
         deletion_vector::Position,
         descriptor::Descriptor,
         install::LoadedRows,
         maintain::{Maintenance, Writers},
         manifest::SegmentMeta,
+        sections::Sections,
         segment::SegmentWriter,
         state::{ChangedRows, row_hash},
     },
@@ -128,8 +130,16 @@ impl Output {
         let (base, end) = self.end_of(rows[0].0);
         (self.end, self.rows) = (end, 0);
         let Self { maintenance, name, descriptor, stamp, .. } = self;
-        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, frequencies: Vec::new() };
-        writers.begin_from(rows.iter().take(SAMPLE_ROWS).map(|(_, row)| *row))
+        let mut writers = Writers {
+            maintenance,
+            name,
+            descriptor,
+            stamp: *stamp,
+            base,
+            frequencies: Vec::new(),
+            sections: Sections::default(),
+        };
+        writers.begin(&rows[..rows.len().min(SAMPLE_ROWS)])
     }
 
     /// Whether a segment that begins with the key can be a base, and where it should end.

@@ -20,6 +20,7 @@ use crate::{
         manifest::SegmentId,
         priority,
         ranges::positions_in,
+        sections::Sections,
         segment::{Segment, decoded_bytes},
         state::Table,
         tablet::choose::{CompactionReason, Conditions, Purge, choose},
@@ -242,10 +243,12 @@ impl Maintenance {
     fn compact(&self, job: &Job, id: u64) -> Result<()> {
         let tablet = job.table.tablets.iter().find(|tablet| tablet.range == job.range).expect("it was chosen there");
         let (mut inputs, mut compacted, mut frequencies) = (Vec::new(), Vec::new(), Vec::new());
+        let mut marks = Vec::new();
         for segment in &tablet.segments {
             let meta = segment.meta();
             frequencies.extend(segment.column_frequencies()?);
             let positions = positions_in(segment, &tablet.range, &KeyRange::all())?;
+            marks.extend(segment.marks(&positions)?);
             let dead = job.dead.get(&meta.id).cloned().unwrap_or_default();
             let most_bytes = decoded_bytes(tablet.segments.len());
             let batches = segment.encoded(vec![positions.clone()], dead.clone(), most_bytes)?;
@@ -256,9 +259,18 @@ impl Maintenance {
         let Some(gc_micros) = self.gc_micros(&job.table)? else { return Ok(()) };
         let garbage = Garbage::new(Arc::clone(&job.table.descriptor), &past_rules, gc_micros);
         let descriptor = job.table.descriptor.as_ref();
-        let outputs =
-            Writers { maintenance: self, name: &job.name, descriptor, stamp: job.stamp, base: true, frequencies };
+        let sections = match &*self.layouts.load() {
+            Some(layouts) => {
+                let rows_min = self.options.granularity.section_rows_min;
+                Sections::new(marks, rows_min, |key| layouts.0.section(&job.name, key))
+            }
+            None => Sections::default(),
+        };
+        let boundaries = sections.boundaries().to_vec();
+        let (name, stamp) = (&job.name, job.stamp);
+        let outputs = Writers { maintenance: self, name, descriptor, stamp, base: true, frequencies, sections };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
+            .with_boundaries(boundaries)
             .with_step_rows(self.options.granularity.step_rows_max);
         loop {
             let step = match self.shared.coordination.is_closed() {

@@ -9,6 +9,7 @@ use crate::{
         flush::{FlushedSegment, flush},
         install::{FlushedTables, Installable, NewDelta},
         manifest::{Manifest, SegmentId},
+        sections::Sections,
         state::{ChangedRows, Table},
     },
 };
@@ -71,8 +72,15 @@ impl Maintenance {
             let Some(frozen) = &table.frozen else { continue };
             let rows = || frozen.memtable.slots.iter().filter_map(|(key, slot)| Some((key, slot.row.as_ref()?)));
             let (descriptor, stamp) = (&table.descriptor, frozen.stamp);
-            let mut outputs =
-                Writers { maintenance: self, name, descriptor, stamp, base: false, frequencies: Vec::new() };
+            let mut outputs = Writers {
+                maintenance: self,
+                name,
+                descriptor,
+                stamp,
+                base: false,
+                frequencies: Vec::new(),
+                sections: Sections::default(),
+            };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");
             flush(rows(), &table.tablets, &mut outputs, self.options.granularity.delta_bytes_min, deltas)?;

@@ -41,6 +41,8 @@ pub(crate) struct CleanRequest<'a> {
     pub(crate) columns: &'a [CleanColumn],
     /// The id of the decoder whose columns are requested.
     pub(crate) key: Option<&'a str>,
+    /// Whether row groups without these columns will do too.
+    pub(crate) or_row_key: bool,
     /// The table's families by number, each with every rule that may have condemned cells of this segment and the time
     /// at which it is evaluated: the current rule at the pin's time, and past ones.
     pub(crate) families: &'a BTreeMap<u32, Vec<(GcRule, i64)>>,
@@ -55,12 +57,27 @@ pub(crate) struct CleanColumn {
     pub(crate) kind: ColumnKind,
     /// The name of the check that its values must have passed.
     pub(crate) accepts: Option<&'static str>,
+    /// Whether a column of bytes will do too.
+    pub(crate) or_bytes: bool,
 }
 
 impl CleanColumn {
     /// Whether the shredded column meets the requirements.
     fn is(&self, column: &ColumnFooter) -> bool {
-        column.kind == self.kind && self.accepts.is_none_or(|name| column.accepts.as_deref() == Some(name))
+        let holds = match (column.kind, self.kind) {
+            // Fewer digits are of the kind with more, too.
+            (
+                ColumnKind::Decimal { precision, scale },
+                ColumnKind::Decimal { precision: requested, scale: requested_scale },
+            ) => precision <= requested && scale == requested_scale,
+            (kind, requested) => kind == requested,
+        };
+        holds && self.accepts.is_none_or(|name| column.accepts.as_deref() == Some(name))
+    }
+
+    /// Whether the shredded column holds the values as bytes, which will do.
+    fn is_bytes(&self, column: &ColumnFooter) -> bool {
+        self.or_bytes && column.kind == ColumnKind::Binary && !self.is(column)
     }
 }
 
@@ -96,15 +113,16 @@ impl Segment {
             row_groups: found.groups,
             rows: found.rows,
             columns: names(&loaded.footer, request),
-            key_columns: match (request.key, &loaded.footer.key) {
-                (Some(_), Some(key)) => key.columns.clone(),
-                _ => Vec::new(),
-            },
+            bytes: bytes(&loaded.footer, request),
+            key_columns: Vec::new(),
             row_key: KEY.to_owned(),
             span: Bytes::new(),
             file: Arc::new(SegmentFile(Arc::clone(&loaded))),
         };
-        let parts = part.divided(|at| holds(&own, &loaded.footer.groups[at].positions()));
+        let key = loaded.footer.key.as_ref().map(|key| key.columns.clone()).unwrap_or_default();
+        let parts = part.with_key(key, |at| has_key(&loaded.footer, at, request)).into_iter();
+        let parts =
+            parts.flat_map(|part| part.divided(|at| holds(&own, &loaded.footer.groups[at].positions()))).collect();
         Ok(CleanParts { parts, rest: found.rest, rest_rows: found.rest_rows })
     }
 
@@ -192,13 +210,19 @@ fn within<'a>(
 
 fn is_clean(footer: &Footer, at: usize, request: &CleanRequest<'_>) -> bool {
     let group = &footer.groups[at];
-    let key = request.key.is_none_or(|id| group.key && footer.key.as_ref().is_some_and(|key| key.id == id));
     let column_is_clean = |column: &CleanColumn| {
         // A dropped family has no cells, whatever the file holds.
         let rules = request.families.get(&column.family);
         rules.is_none_or(|rules| is_plain(footer, at, column) && !may_condemn(footer, group, column.family, rules))
     };
+    let key = request.key.is_none() || request.or_row_key || has_key(footer, at, request);
     key && request.columns.iter().all(column_is_clean) && every_row_exists(footer, group, request.families)
+}
+
+/// Whether the row group has the requested columns of the key.
+fn has_key(footer: &Footer, at: usize, request: &CleanRequest<'_>) -> bool {
+    let key = footer.key.as_ref().filter(|_| footer.groups[at].key);
+    key.is_some_and(|key| request.key == Some(key.id.as_str()))
 }
 
 /// Whether the row group has the column as requested, or no cell of it.
@@ -206,7 +230,8 @@ fn is_plain(footer: &Footer, at: usize, wanted: &CleanColumn) -> bool {
     let group = &footer.groups[at];
     match footer.column(wanted.family, &wanted.qualifier) {
         Some(column) => {
-            group.residual[column] == 0 && (group.values[column] == 0 || wanted.is(&footer.columns[column]))
+            let found = &footer.columns[column];
+            group.residual[column] == 0 && (group.values[column] == 0 || wanted.is(found) || wanted.is_bytes(found))
         }
         None => !footer.overflow_may_hold(at, wanted.family, &wanted.qualifier, true),
     }
@@ -231,9 +256,18 @@ fn names(footer: &Footer, request: &CleanRequest<'_>) -> Vec<Option<String>> {
     let name = |wanted: &CleanColumn| {
         request.families.get(&wanted.family)?;
         let column = &footer.columns[footer.column(wanted.family, &wanted.qualifier)?];
-        wanted.is(column).then(|| column.name.clone())
+        (wanted.is(column) || wanted.is_bytes(column)).then(|| column.name.clone())
     };
     request.columns.iter().map(name).collect()
+}
+
+/// Which of the requested columns the file has as bytes.
+fn bytes(footer: &Footer, request: &CleanRequest<'_>) -> Vec<bool> {
+    let is_bytes = |wanted: &CleanColumn| {
+        let column = footer.column(wanted.family, &wanted.qualifier);
+        column.is_some_and(|column| wanted.is_bytes(&footer.columns[column]))
+    };
+    request.columns.iter().map(is_bytes).collect()
 }
 
 /// The file of a part.

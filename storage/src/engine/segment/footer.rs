@@ -290,11 +290,10 @@ impl<'de> Deserialize<'de> for Escaped {
 }
 
 fn kind_to_name<S: Serializer>(kind: &ColumnKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind::name(*kind))
+    serializer.serialize_str(&kind::name(*kind))
 }
 
 fn kind_from_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ColumnKind, D::Error> {
     let name = String::deserialize(deserializer)?;
-    let found = kind::KINDS.into_iter().find(|&kind| kind::name(kind) == name);
-    found.ok_or_else(|| D::Error::custom(format!("no column is of the kind {name:?}")))
+    kind::of_name(&name).ok_or_else(|| D::Error::custom(format!("no column is of the kind {name:?}")))
 }

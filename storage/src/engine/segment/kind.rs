@@ -3,20 +3,23 @@
 //! [`Values`] collects the values of a column for some rows; [`Slices`] returns the bytes of each value of a column
 //! that was read. A value that [`fits`] round-trips byte for byte.
 
+mod decimal;
+
 use crate::ColumnKind;
 use arrow::{
     array::{
         Array, ArrayBuilder, ArrayRef, ArrowPrimitiveType, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder,
-        FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
-        StringBuilder, TimestampMicrosecondBuilder,
+        Decimal128Builder, FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
+        Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
     },
     buffer::{Buffer, NullBuffer, OffsetBuffer},
     datatypes::{
-        DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+        DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
         TimestampMicrosecondType,
     },
 };
 use bytes::Bytes;
+use std::borrow::Cow;
 
 /// The type of the column.
 pub(super) fn data_type(kind: ColumnKind) -> DataType {
@@ -33,6 +36,7 @@ pub(super) fn data_type(kind: ColumnKind) -> DataType {
         ColumnKind::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
         ColumnKind::TimestampUtc => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         ColumnKind::Uuid => DataType::FixedSizeBinary(16),
+        ColumnKind::Decimal { precision, scale } => decimal::data_type(precision, scale),
     }
 }
 
@@ -46,8 +50,9 @@ pub(super) fn has_nan(array: &dyn Array) -> bool {
 }
 
 /// The permanent name of the kind in footers.
-pub(super) fn name(kind: ColumnKind) -> &'static str {
-    match kind {
+pub(super) fn name(kind: ColumnKind) -> Cow<'static, str> {
+    let fixed = match kind {
+        ColumnKind::Decimal { precision, scale } => return decimal::name(precision, scale).into(),
         ColumnKind::Binary => "binary",
         ColumnKind::Utf8 => "utf8",
         ColumnKind::Bool => "bool",
@@ -60,11 +65,17 @@ pub(super) fn name(kind: ColumnKind) -> &'static str {
         ColumnKind::Timestamp => "timestamp",
         ColumnKind::TimestampUtc => "timestamp_utc",
         ColumnKind::Uuid => "uuid",
-    }
+    };
+    fixed.into()
 }
 
-/// All kinds.
-pub(super) const KINDS: [ColumnKind; 12] = [
+/// The kind with a [`name`].
+pub(super) fn of_name(text: &str) -> Option<ColumnKind> {
+    KINDS.into_iter().find(|kind| name(*kind) == text).or_else(|| decimal::of_name(text))
+}
+
+/// All kinds without parameters.
+const KINDS: [ColumnKind; 12] = [
     ColumnKind::Binary,
     ColumnKind::Utf8,
     ColumnKind::Bool,
@@ -89,6 +100,7 @@ pub(super) fn fits(kind: ColumnKind, value: &[u8]) -> bool {
         ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32 => value.len() == 4,
         ColumnKind::Int64 | ColumnKind::Float64 | ColumnKind::Timestamp | ColumnKind::TimestampUtc => value.len() == 8,
         ColumnKind::Uuid => value.len() == 16,
+        ColumnKind::Decimal { precision, scale } => decimal::decode(value, precision, scale).is_some(),
     }
 }
 
@@ -106,6 +118,7 @@ pub(super) enum Values {
     Date32(Date32Builder),
     Timestamp(TimestampMicrosecondBuilder),
     Uuid(FixedSizeBinaryBuilder),
+    Decimal(Decimal128Builder, (u8, u8)),
 }
 
 macro_rules! each {
@@ -122,6 +135,7 @@ macro_rules! each {
             Values::Date32($builder) => $what,
             Values::Timestamp($builder) => $what,
             Values::Uuid($builder) => $what,
+            Values::Decimal($builder, _) => $what,
         }
     };
 }
@@ -142,6 +156,9 @@ impl Values {
                 Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
             }
             ColumnKind::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+            ColumnKind::Decimal { precision, scale } => {
+                Self::Decimal(Decimal128Builder::new().with_data_type(data_type(kind)), (precision, scale))
+            }
         }
     }
 
@@ -178,6 +195,9 @@ impl Values {
             Self::Date32(builder) => builder.append_value(i32::from_be_bytes(value.try_into().ok()?)),
             Self::Timestamp(builder) => builder.append_value(i64::from_be_bytes(value.try_into().ok()?)),
             Self::Uuid(builder) => builder.append_value(value).ok()?,
+            Self::Decimal(builder, (precision, scale)) => {
+                builder.append_value(decimal::decode(value, *precision, *scale)?);
+            }
         }
         Some(())
     }
@@ -243,6 +263,10 @@ impl Slices {
                 // The array may be a slice: only its own part counts.
                 let array = array.as_fixed_size_binary();
                 (Bytes::copy_from_slice(array.value_data()), Offsets::Wide(16))
+            }
+            DataType::Decimal128(_, scale) => {
+                let (bytes, offsets) = decimal::encode_all(array.as_primitive::<Decimal128Type>(), *scale)?;
+                (bytes, Offsets::Between(offsets))
             }
             _ => return None,
         };

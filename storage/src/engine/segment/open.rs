@@ -14,6 +14,8 @@ use crate::{
     Error, ErrorKind, Result,
     engine::{
         blobs::{Blob, Blobs},
+        deletion_vector::Position,
+        sections::Mark,
         writer::same,
     },
     inspect::CacheUse,
@@ -33,6 +35,7 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use std::{
     collections::BTreeMap,
     io::Cursor,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -278,6 +281,19 @@ impl Segment {
         let with_dictionary = chunks.filter(|chunk| chunk.dictionary_page_offset().is_some());
         let names = with_dictionary.filter_map(|chunk| chunk.column_path().parts().first().map(String::as_str));
         Ok(shape::frequencies(&loaded.footer, &names.collect()))
+    }
+
+    /// The first key of each page of keys that has one of the positions, and the number of its rows.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
+    pub(crate) fn marks(&self, positions: &Range<Position>) -> Result<Vec<Mark>> {
+        let loaded = self.load()?;
+        let ends =
+            loaded.pages[1.min(loaded.pages.len())..].iter().map(|page| page.first).chain([loaded.footer.rows()]);
+        let pages = loaded.pages.iter().zip(ends);
+        let asked = pages.filter(|(page, end)| page.first < positions.end && *end > positions.start);
+        Ok(asked.map(|(page, end)| Mark { key: page.key.clone(), rows: u64::from(end - page.first) }).collect())
     }
 
     /// The tail: from the cache, from another user, or from the file.

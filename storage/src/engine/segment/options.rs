@@ -5,7 +5,7 @@ use super::{
     shape::{KEY, SIDE, Shape, TIMESTAMP, timestamps_of},
 };
 use crate::engine::manifest::SegmentId;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, SchemaRef};
 use parquet::{
     basic::{self, Encoding, ZstdLevel},
     file::properties::{EnabledStatistics, WriterProperties},
@@ -139,5 +139,10 @@ fn differing<'a>(shape: &Shape, schema: &'a SchemaRef) -> impl Iterator<Item = &
 /// Whether values are whole numbers.
 fn is_counted(data: &DataType) -> bool {
     use DataType::{Date32, Int16, Int32, Int64, Time64, Timestamp};
-    matches!(data, Int16 | Int32 | Int64 | Date32 | Time64(_) | Timestamp(..))
+    match data {
+        Int16 | Int32 | Int64 | Date32 | Time64(_) | Timestamp(..) => true,
+        // More digits are bytes in Parquet.
+        DataType::Decimal128(precision, _) => *precision <= DECIMAL64_MAX_PRECISION,
+        _ => false,
+    }
 }

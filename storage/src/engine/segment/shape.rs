@@ -55,6 +55,8 @@ pub(crate) struct Shape {
     pub(super) families: Arc<[(u32, FamilyName)]>,
     pub(super) columns: Arc<[ShapeColumn]>,
     pub(super) key: Option<Arc<dyn KeyDecoder>>,
+    /// Prefix of the keys that have row groups of their own.
+    pub(super) section: Bytes,
 }
 
 /// A shredded column.
@@ -168,7 +170,9 @@ impl Shape {
                 qualifier,
             });
         let columns = columns.collect();
-        Self { families: families.into(), columns, key: layout.and_then(|layout| layout.key.clone()) }
+        let key = layout.and_then(|layout| layout.key.clone());
+        let section = layout.map(|layout| layout.section.clone()).unwrap_or_default();
+        Self { families: families.into(), columns, key, section }
     }
 
     /// The columns of the file.

@@ -45,6 +45,8 @@ const BLOOM_ERRORS: f64 = 0.01;
 /// A segment being written. Dropped before [`finish`](Self::finish), it leaves no valid segment.
 pub(crate) struct SegmentWriter {
     options: SegmentOptions,
+    /// See [`Shape::section`](super::shape::Shape), and whether the last key was in it.
+    section: (Bytes, bool),
     schema: SchemaRef,
     file: SerializedFileWriter<Sink>,
     groups: ArrowRowGroupWriterFactory,
@@ -85,8 +87,10 @@ impl SegmentWriter {
             columns: shape.column_footers(),
             groups: Vec::new(),
         };
+        let section = (shape.section.clone(), true);
         Ok(Self {
             schema,
+            section,
             file,
             groups,
             writers: Vec::new(),
@@ -116,6 +120,12 @@ impl SegmentWriter {
     /// If the key is not greater.
     pub(crate) fn push(&mut self, key: &[u8], row: &[u8]) -> Result<Option<Position>> {
         assert!(self.ends.as_ref().is_none_or(|(_, last)| last[..] < *key), "keys ascend");
+        let (section, in_section) = &mut self.section;
+        let was_in_section = std::mem::replace(in_section, key.starts_with(section));
+        if was_in_section != *in_section {
+            // Beside other owners' rows the columns of the key would be lost, and rows residual.
+            self.end_group()?;
+        }
         let counters = Counters { group: &mut self.group, families: &mut self.footer.families };
         if !self.columns.push(key, row, counters, &mut self.side)? {
             return Ok(None);

@@ -128,9 +128,17 @@ async fn flushes_and_compactions_have_columns_for_every_stretch_of_keys() {
             qualifier: qualifier(stretch),
             kind: ColumnKind::Binary,
             accepts: None,
+            or_bytes: false,
         };
         let rows = RowSet::new([KeyRange::prefix(format!("{stretch:02}"))]);
-        let request = ColumnarRequest { rows, span: KeyRange::all(), columns: vec![column], key: None, pin: None };
+        let request = ColumnarRequest {
+            rows,
+            span: KeyRange::all(),
+            columns: vec![column],
+            key: None,
+            or_row_key: false,
+            pin: None,
+        };
         let found = Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap();
         assert!(found.memory.is_empty());
         found.parts.iter().map(|part| part.rows).sum::<u64>()

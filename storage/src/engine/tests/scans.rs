@@ -45,8 +45,14 @@ async fn few_rows_are_found_behind_many_others() {
 /// Plans `count` scans of everything by row groups.
 async fn scans(engine: &Arc<Engine>, count: usize) {
     for _ in 0..count {
-        let request =
-            ColumnarRequest { rows: RowSet::all(), span: KeyRange::all(), columns: Vec::new(), key: None, pin: None };
+        let request = ColumnarRequest {
+            rows: RowSet::all(),
+            span: KeyRange::all(),
+            columns: Vec::new(),
+            key: None,
+            or_row_key: false,
+            pin: None,
+        };
         assert!(!Store::columnar(engine.as_ref()).unwrap().columnar(&table(), request).unwrap().memory.is_empty());
     }
     // The log thread freezes after it has installed, so the freeze is done once it installs again.

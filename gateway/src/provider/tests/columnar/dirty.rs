@@ -26,6 +26,7 @@ pub(super) fn options(folder: &std::path::Path) -> EngineOptions {
             page_rows_max: 40,
             delta_bytes_min: 1,
             changed_bytes_min: 1,
+            section_rows_min: 1_000,
             step_rows_max: 100,
             load_runs_max: 2,
             load_halves_bytes_min: 0,

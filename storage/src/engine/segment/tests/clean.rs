@@ -25,7 +25,7 @@ fn sample() -> ModelRows {
 }
 
 fn wanted(&(family, name, kind): &(u32, &str, ColumnKind), accepts: Option<&'static str>) -> CleanColumn {
-    CleanColumn { family, qualifier: Bytes::copy_from_slice(name.as_bytes()), kind, accepts }
+    CleanColumn { family, qualifier: Bytes::copy_from_slice(name.as_bytes()), kind, accepts, or_bytes: false }
 }
 
 /// Checks the clean parts of a request.
@@ -46,7 +46,15 @@ fn check(
     let columns: Vec<CleanColumn> = columns.iter().map(|column| wanted(column, None)).collect();
     let dead = deletion_vectors_of(dead);
     let span = KeyRange::all();
-    let request = CleanRequest { ranges, span: &span, dead: &dead, columns: &columns, key, families: &families };
+    let request = CleanRequest {
+        ranges,
+        span: &span,
+        dead: &dead,
+        columns: &columns,
+        key,
+        or_row_key: false,
+        families: &families,
+    };
     let found = segment.clean(&request).unwrap();
     let mut text = String::new();
     for part in found.parts {
@@ -321,7 +329,15 @@ fn border_row_groups_have_no_statistics() {
     let columns = [wanted(&INT, None)];
     let parts = |span: &KeyRange, ranges: &[Range<Position>], dead: &[u32]| {
         let dead = deletion_vectors_of(dead);
-        let request = CleanRequest { ranges, span, dead: &dead, columns: &columns, key: None, families: &families };
+        let request = CleanRequest {
+            ranges,
+            span,
+            dead: &dead,
+            columns: &columns,
+            key: None,
+            or_row_key: false,
+            families: &families,
+        };
         let parts = segment.clean(&request).unwrap().parts.into_iter().map(|part| {
             let metadata = &part.metadata;
             let chunks = || metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
@@ -364,7 +380,15 @@ async fn a_query_engine_reads_the_part() {
     let dead = DeletionVector::default();
     let ranges = std::slice::from_ref(&(0..40));
     let (span, key) = (KeyRange::all(), None);
-    let request = CleanRequest { ranges, span: &span, dead: &dead, columns: &columns, key, families: &families };
+    let request = CleanRequest {
+        ranges,
+        span: &span,
+        dead: &dead,
+        columns: &columns,
+        key,
+        or_row_key: false,
+        families: &families,
+    };
     let part = segment.clean(&request).unwrap().parts.remove(0);
     let file = part.file;
     assert_eq!((file.name(), file.size()), ("0000000000000abc.parquet".to_owned(), segment.meta().bytes));
@@ -413,7 +437,15 @@ fn values_must_have_been_held_against_what_they_have_to_be() {
     let is_clean = |accepts| {
         let columns = [wanted(&(0, "\0*", ColumnKind::Int32), accepts)];
         let (dead, ranges, span) = (DeletionVector::default(), &[0..3], &KeyRange::all());
-        let request = CleanRequest { ranges, span, dead: &dead, columns: &columns, key: None, families: &families };
+        let request = CleanRequest {
+            ranges,
+            span,
+            dead: &dead,
+            columns: &columns,
+            key: None,
+            or_row_key: false,
+            families: &families,
+        };
         !segment.clean(&request).unwrap().parts.is_empty()
     };
     assert_eq!([None, Some("even"), Some("odd")].map(is_clean), [true, true, false]);

@@ -47,6 +47,8 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
         (ColumnKind::Int16, _) => 2,
         (ColumnKind::Int32 | ColumnKind::Float32 | ColumnKind::Date32, _) => 4,
         (ColumnKind::Uuid, _) => 16,
+        // Digits that begin with a letter are in their shortest form.
+        (ColumnKind::Decimal { .. }, _) => 4,
         (ColumnKind::Binary | ColumnKind::Utf8, Values::Large) if mixed % 5 == 0 => 20_000,
         (ColumnKind::Binary | ColumnKind::Utf8, Values::Some) => 500,
         (ColumnKind::Binary | ColumnKind::Utf8, _) => 60 + (mixed % 300) as usize,
@@ -54,7 +56,11 @@ fn value(row: u32, column: usize, values: Values) -> Option<Vec<u8>> {
     };
     // Letters only, since texts must be UTF-8.
     let letter = |at: usize| b'a' + ((seed >> (at % 8 * 7)) as usize + at) as u8 % 26;
-    Some((0..bytes).map(letter).collect())
+    let scale: &[u8] = match model::DECLARED[column].1 {
+        ColumnKind::Decimal { .. } => &[0, 0, 0, 2],
+        _ => &[],
+    };
+    Some(scale.iter().copied().chain((0..bytes).map(letter)).collect())
 }
 
 fn table(rows: u32, columns: &[(usize, Values)]) -> ModelRows {

@@ -122,7 +122,7 @@ impl KeyDecoder for SecondByte {
 }
 
 /// The name of a declared column, and its kind.
-pub(super) const DECLARED: [(&str, ColumnKind); 12] = [
+pub(super) const DECLARED: [(&str, ColumnKind); 14] = [
     ("any", ColumnKind::Binary),
     ("text", ColumnKind::Utf8),
     ("flag", ColumnKind::Bool),
@@ -135,6 +135,8 @@ pub(super) const DECLARED: [(&str, ColumnKind); 12] = [
     ("at", ColumnKind::Timestamp),
     ("at utc", ColumnKind::TimestampUtc),
     ("uuid", ColumnKind::Uuid),
+    ("price", ColumnKind::Decimal { precision: 12, scale: 2 }),
+    ("wide", ColumnKind::Decimal { precision: 38, scale: 2 }),
 ];
 
 /// Declares every kind in family `a`, and odd names in `b`.
@@ -151,7 +153,7 @@ pub(super) fn layout() -> Layout {
     columns.push(column("b", b"", ColumnKind::Binary, None));
     columns.push(column("b", b"\0*", ColumnKind::Int32, Some(even)));
     columns.push(column("gone", b"x", ColumnKind::Int32, None));
-    Layout { columns, key: Some(Arc::new(SecondByte)) }
+    Layout { columns, key: Some(Arc::new(SecondByte)), section: Bytes::new() }
 }
 
 /// The shape of rows, with declared columns or those of the sample alone.
@@ -250,11 +252,20 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         i16::MIN.to_be_bytes().to_vec(),
         vec![0xee; 16],
         vec![b'v'; 3_000],
+        // Decimals of two digits after the point: with a redundant byte, of 12 and of 38 digits, and too large.
+        vec![0, 0, 0, 2, 0],
+        vec![0, 0, 0, 2, 0, 7],
+        vec![0, 0, 0, 2, 0xff, 0x17],
+        [&[0, 0, 0, 2][..], &999_999_999_999_i64.to_be_bytes()[3..]].concat(),
+        [&[0, 0, 0, 2][..], &1_000_000_000_000_i64.to_be_bytes()[3..]].concat(),
+        [&[0, 0, 0, 2][..], &(1 - 10_i128.pow(38)).to_be_bytes()].concat(),
+        [&[0, 0, 0, 2][..], &i128::MIN.to_be_bytes()].concat(),
     ];
     let widths = prop::sample::select(vec![1usize, 2, 4, 8, 16]);
     prop_oneof![
         2 => prop::sample::select(known),
         2 => widths.prop_flat_map(|bytes| prop::collection::vec(any::<u8>(), bytes)),
+        2 => prop::collection::vec(any::<u8>(), 0..18).prop_map(|digits| [vec![0, 0, 0, 2], digits].concat()),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ]
 }

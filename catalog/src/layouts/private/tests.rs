@@ -1,0 +1,61 @@
+use super::*;
+use crate::{ColumnDefinition, KeyPart, SqlType, TableDefinition, TableId};
+use expect_test::{Expect, expect};
+
+/// A table with an integer key and these columns.
+fn table(space: u32, columns: &[(&str, SqlType)]) -> Table {
+    let column = |(name, kind): &(&str, SqlType)| ColumnDefinition {
+        name: (*name).into(),
+        kind: *kind,
+        not_null: false,
+        family: None,
+        encoding: None,
+        qualifier: None,
+    };
+    let id = column(&("id", SqlType::Int4));
+    let definition = TableDefinition {
+        name: format!("t{space}"),
+        columns: [id].into_iter().chain(columns.iter().map(column)).collect(),
+        primary_key: vec![("id".into(), true)],
+        families: Vec::new(),
+        options: Vec::new(),
+    };
+    let table = Table::define_private(TableId(space), &definition).unwrap();
+    assert!(matches!(&table.key.parts[..], [KeyPart { kind: SqlType::Int4, .. }]));
+    table
+}
+
+/// Checks the layout of segments with these rows: sections and how many rows each has.
+fn check(sections: &[(&str, usize)], expected: Expect) {
+    let tables = [
+        table(20_001, &[("at", SqlType::Timestamptz(None)), ("n", SqlType::Int4)]),
+        table(20_002, &[("n", SqlType::Int4), ("price", SqlType::Numeric { precision: 9, scale: 2 })]),
+        table(20_003, &[("n", SqlType::Text), ("at", SqlType::Timestamptz(None))]),
+    ];
+    let keys: Vec<Vec<u8>> = sections
+        .iter()
+        .flat_map(|(section, rows)| {
+            (0..*rows).map(move |row| [section.as_bytes(), &(row as u32).to_be_bytes()].concat())
+        })
+        .collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let table_of = |tenant: &str, space| match tenant {
+        "alto" | "bela" => tables.iter().find(|table| table.space == Some(space)),
+        _ => None,
+    };
+    let Some(layout) = private_layout(&keys, table_of) else { return expected.assert_eq("none") };
+    let columns = layout.columns.iter().map(|column| format!("{} {:?}", column.qualifier.escape_ascii(), column.kind));
+    let key = layout.key.map(|key| format!("{} of {}", key.id(), layout.section.escape_ascii()));
+    let lines: Vec<String> = columns.chain(key).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn columns_are_typed_where_tables_agree() {
+    check(&[("alto#20001#", 3)], expect![""]);
+    check(&[("alto#20001#", 3), ("bela#20002#", 2)], expect![""]);
+    check(&[("alto#20001#", 3), ("bela#20003#", 4)], expect![""]);
+    check(&[("alto#20001#", 70), ("alto#20003#", 10)], expect![""]);
+    check(&[("alto#20001#", 1), ("alto#9#", 2), ("else#20001#", 3)], expect![""]);
+    check(&[("alto#9#", 2), ("alto", 1), ("alto#x#", 1), ("", 1)], expect![""]);
+}
