@@ -14,6 +14,7 @@ fn table(space: u32, columns: &[(&str, SqlType)]) -> Table {
     };
     let id = column(&("id", SqlType::Int4));
     let definition = TableDefinition {
+        remote: None,
         name: format!("t{space}"),
         columns: [id].into_iter().chain(columns.iter().map(column)).collect(),
         primary_key: vec![("id".into(), true)],
