@@ -1,8 +1,8 @@
 //! Keys as typed columns, which segments store beside the bytes of keys.
 //!
-//! The columns are `tenant` (not of private tables), then `part1`, `part2`, … in the order of the key. They are not named after SQL columns, so
-//! that these can be renamed without changing files. If one key of a file does not conform, the file has no key
-//! columns: [`KeyDecoder::decode`] decodes all keys or none.
+//! The columns are `tenant` (not of private tables), then `part1`, `part2`, … in the order of the key. They are not
+//! named after SQL columns, so that these can be renamed without changing files. If one key of a file does not conform,
+//! the file has no key columns: [`KeyDecoder::decode`] decodes all keys or none.
 
 use super::{KeyEncoding, KeySchema, SortedKeys};
 use crate::{SqlType, ValueRef, table::TENANT_COLUMN};

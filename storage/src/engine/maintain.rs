@@ -292,6 +292,9 @@ impl Drop for Watch<'_> {
     }
 }
 
+/// Fewer rows behind a boundary of sections are no sample.
+const SAMPLE_ROWS_MIN: usize = 256;
+
 /// Creates segments of a table.
 pub(super) struct Writers<'a> {
     pub(super) maintenance: &'a Maintenance,
@@ -321,6 +324,9 @@ impl Outputs for Writers<'_> {
             .families
             .keys()
             .map(|family| (descriptor.number_of(family).expect("a family of the schema has a number"), family));
+        // Behind a boundary the first rows may be too few to tell which values repeat: the merged segments do.
+        let is_poor = sample.len() < SAMPLE_ROWS_MIN && !sections.boundaries().is_empty();
+        let sample = if is_poor { &[] } else { sample };
         let shape = Shape::new(families, layout.as_deref(), frequencies, sample.iter().map(|(_, row)| *row));
         let (id, number) = (maintenance.next_id(), descriptor.number);
         let mut options = match base {

@@ -53,10 +53,40 @@ fn check(sections: &[(&str, usize)], expected: Expect) {
 
 #[test]
 fn columns_are_typed_where_tables_agree() {
-    check(&[("alto#20001#", 3)], expect![""]);
-    check(&[("alto#20001#", 3), ("bela#20002#", 2)], expect![""]);
-    check(&[("alto#20001#", 3), ("bela#20003#", 4)], expect![""]);
-    check(&[("alto#20001#", 70), ("alto#20003#", 10)], expect![""]);
-    check(&[("alto#20001#", 1), ("alto#9#", 2), ("else#20001#", 3)], expect![""]);
-    check(&[("alto#9#", 2), ("alto", 1), ("alto#x#", 1), ("", 1)], expect![""]);
+    check(
+        &[("alto#20001#", 3)],
+        expect![[r#"
+        at TimestampUtc
+        n Int32
+        1 private ordered int4- of alto#20001#"#]],
+    );
+    check(
+        &[("alto#20001#", 3), ("bela#20002#", 2)],
+        expect![[r#"
+        at TimestampUtc
+        n Int32
+        price Decimal { precision: 9, scale: 2 }
+        1 private ordered int4- of alto#20001#"#]],
+    );
+    check(
+        &[("alto#20001#", 3), ("bela#20003#", 4)],
+        expect![[r#"
+        n Binary
+        at TimestampUtc
+        1 private ordered int4- of bela#20003#"#]],
+    );
+    check(
+        &[("alto#20001#", 70), ("alto#20003#", 10)],
+        expect![[r#"
+        at TimestampUtc
+        n Int32
+        1 private ordered int4- of alto#20001#"#]],
+    );
+    check(
+        &[("alto#20001#", 1), ("alto#9#", 2), ("else#20001#", 3)],
+        expect![[r#"
+        at TimestampUtc
+        n Int32"#]],
+    );
+    check(&[("alto#9#", 2), ("alto", 1), ("alto#x#", 1), ("", 1)], expect!["none"]);
 }

@@ -401,7 +401,7 @@ async fn explain_tells_row_groups() {
                 Versions: 1
                 Order: none
                 Row groups: clean=6 files=2 rows=4,560, memory=about 570 rows, rest=about 570 rows
-                Files: row groups skipped=0 rows=4870 bytes=55494, memory rows=570
+                Files: row groups skipped=0 rows=4870 bytes=53378, memory rows=570
                 Rows: seen=570 returned=570
                 Cells: seen=5525 returned=1140
                 Bytes: seen=130523"#]],

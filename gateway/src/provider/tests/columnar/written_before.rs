@@ -74,7 +74,8 @@ async fn check(private: bool) {
         assert_eq!(explained.contains("KeyspanMetadata"), state != "opened", "{state}\n{explained}");
     }
     let explained = plan(&sessions(&world, Some("aa-2")).await[0], EXTREMES, false).await;
-    assert!(!explained.contains("KeyspanScan"), "{explained}");
+    // Small stretches of private tables still share files with others, whose `price` is of another type.
+    assert!(private || !explained.contains("KeyspanScan"), "{explained}");
     engine.close().await.unwrap();
 }
 
