@@ -251,8 +251,8 @@ files! { "tests/slt/postgres":
     questions
     regexps
     relational
-    second_digits
     schemas
+    second_digits
     sessions_in_zones
     statistics
     strings
