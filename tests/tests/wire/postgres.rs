@@ -252,8 +252,8 @@ files! { "tests/slt/postgres":
     questions
     regexps
     relational
-    second_digits
     schemas
+    second_digits
     sessions_in_zones
     statistics
     strings

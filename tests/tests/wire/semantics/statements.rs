@@ -35,8 +35,8 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         op> CREATE FUNCTION f(int) RETURNS int RETURN $1
         0A000: CREATE FUNCTION is not supported
         op> CREATE SCHEMA s
-        0A000: CREATE SCHEMA is not supported
-        HINT: A database has one schema for tables: "public". Make a database, or give names a prefix.
+        0A000: CREATE SCHEMA in the operator's database is not supported
+        HINT: A schema belongs to a tenant: create it in the tenant's database.
         op> CREATE INDEX i ON t (a)
         0A000: CREATE INDEX is not supported
         op> CREATE CATALOG c
@@ -46,7 +46,8 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         0A000: DROP VIEW in the operator's database is not supported
         HINT: A view belongs to a tenant: create it in the tenant's database.
         op> DROP SCHEMA public
-        0A000: DROP SCHEMA is not supported
+        0A000: DROP SCHEMA in the operator's database is not supported
+        HINT: A schema belongs to a tenant: create it in the tenant's database.
         op> DROP FUNCTION f
         0A000: DROP FUNCTION is not supported
         op> COPY (SELECT 1) TO '/tmp/x' STORED AS CSV
