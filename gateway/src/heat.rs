@@ -21,7 +21,10 @@ use keyspan_storage::KeyRange;
 use sketch::Sketch;
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// Ranges of all tables together.
@@ -41,6 +44,8 @@ const HOT_ROWS_MIN: u64 = 64;
 #[derive(Debug, Default)]
 pub struct Heat {
     sketches: RwLock<Sketches>,
+    /// Whether there was no place for a range in the running minute: then nobody looks for one before its end.
+    full: AtomicBool,
     history: Mutex<History>,
     /// What is in the store; held while it is written.
     stored: tokio::sync::Mutex<stored::Stored>,
@@ -61,20 +66,31 @@ impl Heat {
     /// The sketch of a table, given by its number; `None` if there is no place for another one in this minute.
     pub(crate) fn table(&self, id: u32) -> Option<Arc<Sketch>> {
         let known = self.sketches.read().unwrap_or_else(PoisonError::into_inner).by_table.get(&id).cloned();
-        known.or_else(|| {
-            let mut sketches = self.sketches.write().unwrap_or_else(PoisonError::into_inner);
-            let is_full = sketches.ranges() >= RANGES_MAX && !sketches.by_table.contains_key(&id);
-            (!is_full).then(|| Arc::clone(sketches.by_table.entry(id).or_insert_with(|| Arc::new(Sketch::new(id)))))
-        })
+        if known.is_some() || self.is_full() {
+            return known;
+        }
+        let mut sketches = self.sketches.write().unwrap_or_else(PoisonError::into_inner);
+        if sketches.ranges() >= RANGES_MAX && !sketches.by_table.contains_key(&id) {
+            self.full.store(true, Relaxed);
+            return None;
+        }
+        Some(Arc::clone(sketches.by_table.entry(id).or_insert_with(|| Arc::new(Sketch::new(id)))))
+    }
+
+    /// Whether there is no place for another range in this minute.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Relaxed)
     }
 
     /// Gives a tenant's span ranges of its own in a sketch, if there is a place for them.
     pub(crate) fn cut(&self, sketch: &Sketch, span: &KeyRange, tenant: u32) {
         // Whoever adds ranges holds this lock, so that no two take the same place.
         let sketches = self.sketches.write().unwrap_or_else(PoisonError::into_inner);
-        if sketches.ranges() + 2 <= RANGES_MAX {
-            sketch.cut(span, tenant);
+        if sketches.ranges() + 2 > RANGES_MAX {
+            self.full.store(true, Relaxed);
+            return;
         }
+        sketch.cut(span, tenant);
     }
 
     /// Splits what has become hot.
@@ -98,6 +114,7 @@ impl Heat {
         history.age(now_micros);
         drop(history);
         merge_cold(&mut sketches);
+        self.full.store(false, Relaxed);
     }
 
     /// Forgets tables and tenants that are gone.
@@ -209,10 +226,10 @@ mod tests {
         for tenant in 0..600_u32 {
             read(&heat, 1, format!("t{tenant:03}#k"));
         }
-        assert!(heat.sketches.read().unwrap().ranges() <= RANGES_MAX);
+        assert!(heat.is_full() && heat.sketches.read().unwrap().ranges() <= RANGES_MAX);
         // What is hot is split while there are places: at the end of a minute there are.
         heat.end_minute(minute(0).0, minute(0).1);
-        assert!(heat.sketches.read().unwrap().ranges() <= RANGES_LEFT);
+        assert!(!heat.is_full() && heat.sketches.read().unwrap().ranges() <= RANGES_LEFT);
         for _ in 0..8 {
             for key in 0..1_000 {
                 read(&heat, 1, format!("t007#{key:04}"));

@@ -1,10 +1,10 @@
-//! What operators and their tools ask over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever restarts
-//! servers and sends clients to them, `/` for the [console](crate::console).
+//! What operators and their tools ask over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever
+//! restarts servers and sends clients to them, `/` for the [console](crate::console).
 //!
 //! `/metrics` and what the console asks for name tenants, tables and keys, so that they want an operator's name and
 //! password (Basic), or the bearer token of a file. The others tell nothing but whether the server runs and takes
-//! statements; the console's page is the same for everybody. There is no encryption: it listens where the operator says,
-//! on the loopback of the machine or behind a proxy.
+//! statements; the console's page is the same for everybody. There is no encryption: it listens where the operator
+//! says, on the loopback of the machine or behind a proxy.
 //!
 //! What the console asks for wants a header of its own ([`CONSOLE`]), which a page of another origin cannot send: a
 //! password that a browser remembers is of no use to it.

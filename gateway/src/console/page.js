@@ -136,8 +136,8 @@ function cancelButton(one) {
 async function showState(isCurrent) {
   const state = await ask("/console/state");
   if (!isCurrent()) return;
-  at("about").textContent =
-    `${state.version} · ${state.connections} of ${state.connections_max} connections · ${new Date(state.time).toLocaleTimeString()}`;
+  const sessions = `${state.connections} of ${state.connections_max} connections`;
+  at("about").textContent = `${state.version} · ${sessions} · ${new Date(state.time).toLocaleTimeString()}`;
   const focused = document.activeElement?.dataset?.pid;
   fill(at("running"), [
     ["database", (one) => one.database],
@@ -231,7 +231,8 @@ function draw() {
   const pen = map.getContext("2d");
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   const style = getComputedStyle(document.documentElement);
-  const [text, quiet, line, accent] = ["--text", "--quiet", "--line", "--accent"].map((name) => style.getPropertyValue(name));
+  const names = ["--text", "--quiet", "--line", "--accent"];
+  const [text, quiet, line, accent] = names.map((name) => style.getPropertyValue(name));
   pen.fillStyle = colour(0);
   pen.fillRect(left, 0, width - left, height - AXIS);
   const what = Number(at("what").value);
@@ -266,7 +267,8 @@ function draw() {
   const labels = Math.max(Math.floor((width - left) / 110), 1);
   for (let label = 0; label < labels; label += 1) {
     const time = heat.from + (heat.slots * heat.width * label) / labels;
-    pen.fillText(clock(time, heat.slots * heat.width > 86400000), left + ((width - left) * label) / labels, height - AXIS / 2);
+    const x = left + ((width - left) * label) / labels;
+    pen.fillText(clock(time, heat.slots * heat.width > 86400000), x, height - AXIS / 2);
   }
   if (heat.columns.length === 0) pen.fillText("Nothing was read or written.", left + 12, 24);
   if (place) {
@@ -289,9 +291,10 @@ function say() {
   // A period that still runs is divided by what there was of it.
   const seconds = Math.max(Math.min(heat.width, heat.now - time) / 1000, 1);
   const rate = (value, of = number) => `${of(value / seconds)}/s`;
-  const rates = cell
-    ? `reads ${rate(cell[2])} (${bytes(cell[4] / seconds)}/s), writes ${rate(cell[3])} (${bytes(cell[5] / seconds)}/s); in all ${number(cell[2])} reads, ${number(cell[3])} writes`
-    : "nothing was read or written";
+  const read = cell && `reads ${rate(cell[2])} (${rate(cell[4], bytes)})`;
+  const written = cell && `writes ${rate(cell[3])} (${rate(cell[5], bytes)})`;
+  const sums = cell && `in all ${number(cell[2])} reads, ${number(cell[3])} writes`;
+  const rates = cell ? `${read}, ${written}; ${sums}` : "nothing was read or written";
   at("told").textContent = `${tenant ? `${tenant}: ` : ""}${range}\n${when}: ${rates}`;
 }
 
@@ -306,7 +309,8 @@ at("map").addEventListener("pointermove", (event) => {
   if (!heat) return;
   const { left, columnWidth, rowHeight } = geometry();
   const box = at("map").getBoundingClientRect();
-  move({ column: Math.floor((event.clientX - box.left - left) / columnWidth), row: Math.floor((event.clientY - box.top) / rowHeight) });
+  const column = Math.floor((event.clientX - box.left - left) / columnWidth);
+  move({ column, row: Math.floor((event.clientY - box.top) / rowHeight) });
 });
 at("map").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];

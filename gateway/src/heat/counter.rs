@@ -69,7 +69,7 @@ impl Counter {
 
     /// Gives the span of the first key a range of its own.
     fn cut(&self, batch: &Batch<'_, impl Keyed>) {
-        if batch.len() == 0 || !self.sketch.is_of_nobody(batch) {
+        if batch.len() == 0 || self.heat.is_full() || !self.sketch.is_of_nobody(batch) {
             return;
         }
         let Some((id, span)) = self.keys.tenant_of(batch.key(0)) else { return };
