@@ -493,7 +493,9 @@ fn casts() -> Vec<RowFunction> {
             Ok(optional(found.map(|number| format_type(statement, number, -1))))
         }),
         oids("regnamespace_oid", |values, statement| {
-            let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
+            let Some(name) = text_of(&values[0]).map(|name| objects::unquoted(&name)) else {
+                return Ok(ScalarValue::UInt32(None));
+            };
             if name == statement.temporary_schema() && !statement.snapshot.temporary.is_empty() {
                 return Ok(ScalarValue::UInt32(Some(objects::TEMPORARY_SCHEMA)));
             }
@@ -506,14 +508,14 @@ fn casts() -> Vec<RowFunction> {
                 objects::TEMPORARY_SCHEMA => Some(statement.temporary_schema()),
                 number => {
                     let found = statement.schemas().find(|schema| objects::schema_oid_in(statement, schema) == number);
-                    found.map(str::to_owned)
+                    found.map(quote_ident)
                 }
             };
             Ok(optional(oid(&values[0]).map(|number| known(number).unwrap_or_else(|| unnamed(number)))))
         }),
         texts("to_regnamespace", |values, statement| {
-            let name = text_of(&values[0]).unwrap_or_default();
-            Ok(optional(statement.schemas().find(|schema| *schema == name).map(str::to_owned)))
+            let name = text_of(&values[0]).map(|name| objects::unquoted(&name)).unwrap_or_default();
+            Ok(optional(statement.schemas().find(|schema| *schema == name).map(quote_ident)))
         }),
         oids("regrole_oid", |values, statement| {
             let name = text_of(&values[0]).unwrap_or_default();

@@ -20,6 +20,16 @@ CREATE TABLE invoiced (number int DEFAULT nextval('invoices'), what text);
 CREATE VIEW cheap AS SELECT id, amount * 2 AS twice FROM orders WHERE amount < 10;
 CREATE VIEW cheaper (one, two) AS SELECT c.id, o.placed FROM cheap c JOIN orders o ON o.id = c.id WHERE c.twice > 3;
 CREATE VIEW warm AS SELECT device, temperature FROM dumped_readings WHERE temperature > 30;
+CREATE SCHEMA sales;
+CREATE SCHEMA "Odd Schema";
+CREATE TABLE sales.notes (id serial PRIMARY KEY, what text, CHECK (id > 0));
+CREATE TABLE "Odd Schema"."notes" (id int DEFAULT nextval('sales.notes_id_seq'), what text);
+CREATE SEQUENCE "Odd Schema".counter START 7;
+CREATE VIEW sales.both_notes AS SELECT s.id, s.what, n.body FROM sales.notes s JOIN public.notes n ON n.id = s.id;
+CREATE VIEW names_of_sales AS SELECT both_notes.what FROM sales.both_notes;
+COMMENT ON SCHEMA sales IS 'what is sold';
+GRANT USAGE ON SCHEMA sales TO other;
+GRANT SELECT ON sales.notes TO other;
 COMMENT ON TABLE notes IS 'what is ''noted''';
 COMMENT ON COLUMN notes.body IS 'the body';
 COMMENT ON VIEW cheap IS 'a view';
@@ -32,6 +42,8 @@ INSERT INTO notes (id, body, weight, code, tags, document, raw, bytes, short, la
     (1, E'a\tb\nc\\d\r', 1.5, 'v', '{a,"b c",NULL}', '{"a": 1}', '{"b":  2}', '\x00ff', 'ab', '1 day 02:03:04', '2026-01-31', '12:34:56.789', -7, 0.1),
     (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
     (3, '\N', 999, 'é✓', '{}', 'null', '[]', '', '', '-1 month', 'infinity', '00:00', 32767, 'NaN');
+INSERT INTO sales.notes (what) VALUES ('sold'), ('bought');
+INSERT INTO "Odd Schema".notes (what) VALUES ('odd');
 INSERT INTO events VALUES ('2026-01-01', 'x'), ('2026-01-02', 'y'), ('2026-01-02', 'y'), ('infinity', NULL);
 INSERT INTO "Odd ""name" VALUES ('k', 1, '2026-01-01'), ('k', 2, NULL);
 INSERT INTO orders (amount) SELECT g FROM generate_series(1, 40) g;

@@ -89,7 +89,8 @@ fn schema_and_name(statement: &StatementContext, oid: u32) -> Option<(Schema, St
     Some((Schema::of(relation.schema)?, relation.name.to_owned()))
 }
 
-fn unquoted(part: &str) -> String {
+/// A name as SQL reads it: folded to lower case unless it is in quotes.
+pub fn unquoted(part: &str) -> String {
     let part = part.trim();
     match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
         Some(inner) => inner.replace("\"\"", "\""),
