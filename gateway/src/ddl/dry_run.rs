@@ -65,7 +65,7 @@ pub async fn explain_alter_table(session: &mut Session, alter: &AlterTable) -> R
 fn table(session: &Session, alter: &AlterTable) -> Result<Arc<Table>> {
     if session.identity.operator {
         let snapshot = session.instance.catalog.snapshot();
-        return snapshot.table(&alter.name).cloned().ok_or_else(|| alter.name.missing("relation"));
+        return super::table::shared(&snapshot, &alter.name).cloned().ok_or_else(|| alter.name.missing("relation"));
     }
     let (_, table) = find(session, &alter.name).ok_or_else(|| alter.name.missing("relation"))?;
     if !table.is_private() {

@@ -9,7 +9,7 @@ use crate::{
     dml,
     pg::{
         error::{Result, SqlError},
-        names::Schema,
+        names::{RelationName, Schema},
     },
     session::Session,
     sql::ast::definition::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
@@ -25,6 +25,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
         return Err(SqlError::unsupported("a temporary table in the operator's database")
             .with_hint("A temporary table belongs to a session of a tenant's database."));
     }
+    session.place_of(&create.name)?;
     let catalog = session.instance.catalog.clone();
     if create.if_not_exists && catalog.snapshot().table(&create.name).is_some() {
         skipped(session, &format!("relation \"{}\" already exists", create.name));
@@ -52,12 +53,12 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
 pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
     let catalog = session.instance.catalog.clone();
     let before = catalog.snapshot();
-    let Some(table) = before.table(&alter.name) else {
+    let Some(table) = shared(&before, &alter.name) else {
         if alter.if_exists {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
-        return Err(no_table(&alter.name).into());
+        return Err(missing(session, &alter.name));
     };
     for action in &alter.actions {
         refuse_for_shared(action)?;
@@ -92,15 +93,30 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     Ok(())
 }
 
+/// The shared table of a name; `None` in any schema but `public`.
+pub(super) fn shared<'a>(snapshot: &'a Snapshot, name: &RelationName) -> Option<&'a Arc<Table>> {
+    match name.schema {
+        None | Some(Schema::Public) => snapshot.table(name),
+        _ => None,
+    }
+}
+
+fn missing(session: &Session, name: &RelationName) -> SqlError {
+    match name.schema {
+        Some(Schema::Own(_)) => session.missing(name, "relation"),
+        _ => no_table(name).into(),
+    }
+}
+
 pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
     let catalog = session.instance.catalog.clone();
     let snapshot = catalog.snapshot();
     let mut tables: Vec<Arc<Table>> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
-        match snapshot.table(name) {
+        match shared(&snapshot, name) {
             Some(table) => tables.push(table.clone()),
             None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
-            None => return Err(no_table(name).into()),
+            None => return Err(missing(session, name)),
         }
     }
     for table in tables {

@@ -60,6 +60,19 @@ async fn schemas_of_one_name_are_of_one_tenant_each() -> Result<()> {
     let operator = harness.operator().await?;
     assert!(rows(&operator, named).await?.is_empty());
     assert!(error(&operator, "CREATE SCHEMA sales").await.starts_with("0A000"));
+    // A name in a schema that is not there is no shared table's.
+    operator.batch_execute("CREATE TABLE shared (k text PRIMARY KEY)").await?;
+    for sql in [
+        "CREATE TABLE sales.other (k text PRIMARY KEY)",
+        "ALTER TABLE sales.shared ADD COLUMN v text",
+        "EXPLAIN ALTER TABLE sales.shared ADD COLUMN v text",
+        "DROP TABLE sales.shared",
+        "COMMENT ON TABLE sales.shared IS 'x'",
+    ] {
+        let told = error(&operator, sql).await;
+        assert!(told.starts_with("3F000") || told.starts_with("42P01"), "{sql}: {told}");
+    }
+    operator.batch_execute("DROP TABLE IF EXISTS sales.shared; DROP TABLE public.shared").await?;
     Ok(())
 }
 

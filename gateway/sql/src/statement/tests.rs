@@ -140,7 +140,10 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check("CREATE NONSENSE x", expect![[r#"42601 syntax error at or near "NONSENSE" @8"#]]);
     check("CREATE TABLE t (a int) nonsense", expect![[r#"42601 syntax error at or near "nonsense" @24"#]]);
     check("CREATE TABLE keyspan.t (a int)", expect!["42501 permission denied for schema keyspan"]);
-    check("CREATE TABLE other.t (a int)", expect![[r#"3F000 schema "other" does not exist"#]]);
+    check(
+        "CREATE TABLE other.public.t (a int)",
+        expect![[r#"0A000 cross-database references are not implemented: "other.public.t""#]],
+    );
     check("LOCK TABLE t", expect!["0A000 LOCK is not supported"]);
 }
 
