@@ -40,11 +40,11 @@ impl Period {
         Self { layer: 0, minute: micros.div_euclid(MINUTE_MICROS) }
     }
 
-    pub(crate) fn from_micros(self) -> i64 {
+    pub(crate) fn start_micros(self) -> i64 {
         self.minute.saturating_mul(MINUTE_MICROS)
     }
 
-    pub(crate) fn to_micros(self) -> i64 {
+    pub(crate) fn end_micros(self) -> i64 {
         (self.minute + LAYERS[self.layer].minutes).saturating_mul(MINUTE_MICROS)
     }
 
@@ -192,7 +192,7 @@ mod tests {
                 let mut periods: Vec<Period> = history.periods().map(|(period, _)| period).collect();
                 periods.sort_by_key(|period| period.minute);
                 for pair in periods.windows(2) {
-                    prop_assert!(pair[0].to_micros() <= pair[1].from_micros(), "{:?}", periods);
+                    prop_assert!(pair[0].end_micros() <= pair[1].start_micros(), "{:?}", periods);
                 }
                 let sum: u64 = history.periods().map(|(_, cells)| total(cells).reads).sum();
                 prop_assert_eq!(sum, expected);

@@ -64,7 +64,7 @@ impl Range {
     /// Remembers a key of some batches.
     fn sample(&self, key: impl FnOnce() -> Bytes) {
         let number = self.batches.fetch_add(1, Relaxed);
-        if number % SAMPLE_EVERY != 0 {
+        if !number.is_multiple_of(SAMPLE_EVERY) {
             return;
         }
         let mut key = key();

@@ -47,7 +47,7 @@ pub(super) fn rows(statement: &StatementContext) -> Vec<Row> {
             "from_key" => key_text(&range.start), "to_key" => end.map(|end| key_text(end)),
             "from_bytes" => Cell::Bytes(range.start.to_vec()),
             "to_bytes" => end.map_or(Cell::Null, |end| Cell::Bytes(end.to_vec())),
-            "from_time" => Cell::Micros(period.from_micros()), "to_time" => Cell::Micros(period.to_micros()),
+            "from_time" => Cell::Micros(period.start_micros()), "to_time" => Cell::Micros(period.end_micros()),
             "reads" => count(cell.counts.reads), "writes" => count(cell.counts.writes),
             "bytes_read" => count(cell.counts.bytes_read), "bytes_written" => count(cell.counts.bytes_written),
         })
