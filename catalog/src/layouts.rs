@@ -9,7 +9,7 @@
 mod private;
 
 use crate::{
-    Column, ColumnPlace, Encoding, Snapshot, SqlType, Table, TenantId,
+    Column, ColumnPlace, Encoding, Snapshot, SqlType, Table,
     key::KeyColumns,
     private::PRIVATE_TABLE,
     value::calendar::{is_date, is_timestamp},
@@ -30,14 +30,11 @@ impl fmt::Debug for NewestLayouts {
 }
 
 impl Layouts for NewestLayouts {
-    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, table: &TableName, keys: &[&[u8]], end: Option<&[u8]>) -> Option<Arc<Layout>> {
         let snapshot = self.0.load();
         if table.as_str() == PRIVATE_TABLE {
-            let table_of = |tenant: &str, space| {
-                let private = snapshot.private.get(&TenantId::new(tenant).ok()?)?;
-                private.tables.values().find(|table| table.space == Some(space)).map(Arc::as_ref)
-            };
-            return private_layout(keys, table_of).map(Arc::new);
+            let tables = private::tables_between(&snapshot, keys.first()?, end)?;
+            return private_layout(keys, tables).map(Arc::new);
         }
         let found = snapshot.tables.values().find(|known| known.physical == *table)?;
         Some(Arc::new(layout_of(found)))

@@ -16,8 +16,8 @@ use std::{fmt, sync::Arc};
 /// The layouts of a store's tables.
 pub trait Layouts: fmt::Debug + Send + Sync + 'static {
     /// The layout of rows of a table with keys like these, ascending; `None` if unknown. They are some of those that a
-    /// segment will have.
-    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>>;
+    /// segment will have, the first among them, and all lie before `end`.
+    fn layout(&self, table: &TableName, keys: &[&[u8]], end: Option<&[u8]>) -> Option<Arc<Layout>>;
 
     /// The *section* of a row: the prefix that its key has in common with all rows that are laid out alike; `None` if
     /// unknown. The table may hold the rows of many owners, each with columns of its own.

@@ -332,7 +332,7 @@ impl Numbers {
 }
 
 impl Layouts for Numbers {
-    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<Layout>> {
         let column = |at| LayoutColumn {
             family: family(),
             qualifier: Self::qualifier(at).into(),

@@ -31,7 +31,10 @@ use keyspan_storage::{
     Commit, Family, FamilyName, GcRule, Layout, Layouts, Mutation, RowKey, RowMutation, Store, TableName, TableSchema,
     Write, clock::ManualClock, memory::MemoryStore,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The store's clock, in microseconds.
 pub(super) const NOW: i64 = 1_357_095_845_000_000;
@@ -155,13 +158,20 @@ fn mutation(key: Vec<u8>, cells: Vec<(FamilyName, Bytes, Bytes)>) -> RowMutation
 struct LaidOut(Vec<Arc<Table>>);
 
 impl Layouts for LaidOut {
-    fn layout(&self, table: &TableName, keys: &[&[u8]]) -> Option<Arc<Layout>> {
-        if self.section(table, b"a#1#").is_some() {
-            let of_space = |_: &str, space| {
-                let mut private = self.0.iter().filter(|known| known.space == Some(space));
-                private.next().map(Arc::as_ref)
+    fn layout(&self, table: &TableName, keys: &[&[u8]], end: Option<&[u8]>) -> Option<Arc<Layout>> {
+        let mut sections: Vec<&[u8]> = keys.iter().filter_map(|key| self.section(table, key)).collect();
+        sections.dedup();
+        if !sections.is_empty() {
+            let tenants = sections.iter().filter_map(|section| std::str::from_utf8(section).ok()?.split('#').next());
+            let tenants: BTreeSet<&str> = tenants.collect();
+            let sections_of = |tenant: &str| {
+                let section = |known: &Arc<Table>| Some(Bytes::from(format!("{tenant}#{}#", known.space?)));
+                self.0.iter().filter_map(|known| Some((section(known)?, known.as_ref()))).collect::<Vec<_>>()
             };
-            return private_layout(keys, of_space).map(Arc::new);
+            let first = sections.first().copied().unwrap_or_default();
+            let is_between = |section: &[u8]| section >= first && end.is_none_or(|end| section < end);
+            let tables = tenants.into_iter().flat_map(sections_of).filter(|(section, _)| is_between(section));
+            return private_layout(keys, tables).map(Arc::new);
         }
         self.0.iter().find(|known| known.physical == *table).map(|table| Arc::new(layout_of(table)))
     }

@@ -23,7 +23,7 @@ const WARM_ROWS: u64 = 1_000;
 struct Texts;
 
 impl Layouts for Texts {
-    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<Layout>> {
         let column = |qualifier| LayoutColumn { family: family(), qualifier, kind: ColumnKind::Utf8, accepts: None };
         Some(Arc::new(Layout { columns: qualifiers().map(column).collect(), ..Layout::default() }))
     }

@@ -83,7 +83,7 @@ pub(crate) fn commit(row: u64) -> Commit {
 struct Typed;
 
 impl Layouts for Typed {
-    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<Layout>> {
         let columns = COLUMNS.iter().map(|&(name, kind)| LayoutColumn {
             family: family(),
             qualifier: Bytes::from_static(name.as_bytes()),

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{Error, ErrorKind, Layouts, Result, TableName};
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -307,18 +308,22 @@ pub(super) struct Writers<'a> {
     pub(super) frequencies: Vec<ColumnFrequency>,
     /// Keys of these segments.
     pub(super) sections: Sections,
+    /// The key before which all rows lie.
+    pub(super) end: Option<Bytes>,
 }
 
 impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
     fn begin(&mut self, sample: &[(&[u8], &[u8])]) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base, ref frequencies, ref sections } = *self;
+        let Self { maintenance, name, descriptor, stamp, base, ref frequencies, ref sections, ref end } = *self;
         let mut keys: Vec<&[u8]> = sample.iter().map(|(key, _)| *key).collect();
         if let Some(last) = keys.last().copied() {
             keys.extend(sections.keys_after(last));
         }
-        let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name, &keys));
+        let boundary = keys.first().and_then(|first| sections.boundary_after(first));
+        let end = boundary.or(end.as_ref()).map(|end| &end[..]);
+        let layout = maintenance.layouts.load().as_ref().and_then(|layouts| layouts.0.layout(name, &keys, end));
         let families = descriptor
             .schema
             .families

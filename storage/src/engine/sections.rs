@@ -50,18 +50,22 @@ impl Sections {
         &self.boundaries
     }
 
+    /// The first boundary after `key`.
+    pub(crate) fn boundary_after(&self, key: &[u8]) -> Option<&Bytes> {
+        self.boundaries.get(self.boundaries.partition_point(|boundary| boundary[..] <= *key))
+    }
+
     /// Keys of rows after `key`, up to the next boundary.
     pub(crate) fn keys_after<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let first = self.marks.partition_point(|mark| mark.key[..] <= *key);
-        let next = self.boundaries.partition_point(|boundary| boundary[..] <= *key);
-        let end = self.boundaries.get(next);
+        let end = self.boundary_after(key);
         let within = move |mark: &&Mark| end.is_none_or(|end| mark.key < *end);
         self.marks[first..].iter().take_while(within).map(|mark| &mark.key[..])
     }
 }
 
 /// The least key behind all that begin with the prefix; `None` if there is none.
-fn end_of(prefix: &[u8]) -> Option<Bytes> {
+pub(crate) fn end_of(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;

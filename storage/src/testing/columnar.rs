@@ -30,7 +30,7 @@ pub(super) type Values = BTreeMap<RowKey, Vec<Option<Bytes>>>;
 pub struct Typed;
 
 impl Layouts for Typed {
-    fn layout(&self, name: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, name: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<Layout>> {
         let columns = columns().into_iter().filter(|column| column.kind != ColumnKind::Binary);
         let columns = columns.map(|RequestedColumn { family, qualifier, kind, .. }| LayoutColumn {
             family,

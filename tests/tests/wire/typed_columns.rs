@@ -30,19 +30,17 @@ const TABLES: &str = "
     CREATE TABLE small (n int PRIMARY KEY, price numeric(12,2), q int, at timestamptz)";
 
 /// Changes of definitions, in this order, between the others.
-const ALTERED: [&str; 12] = [
+const ALTERED: [&str; 10] = [
     "ALTER TABLE big ADD COLUMN extra numeric(9,3) DEFAULT 1.5",
-    "ALTER TABLE big ALTER COLUMN q TYPE bigint",
     "ALTER TABLE big ALTER COLUMN price TYPE numeric(15,2)",
-    "ALTER TABLE beside DROP COLUMN name",
-    "ALTER TABLE beside ADD COLUMN name text",
-    "ALTER TABLE big ALTER COLUMN price TYPE numeric(15,3)",
+    "ALTER TABLE beside DROP COLUMN name; ALTER TABLE beside ADD COLUMN name text",
+    "ALTER TABLE big ALTER COLUMN price TYPE numeric(16,3)",
     "ALTER TABLE big ALTER COLUMN name TYPE text",
-    "ALTER TABLE big DROP COLUMN extra",
-    "ALTER TABLE big ADD COLUMN extra int",
+    "ALTER TABLE big DROP COLUMN extra; ALTER TABLE big ADD COLUMN extra int",
+    "ALTER TABLE small DROP COLUMN price; ALTER TABLE small ADD COLUMN price numeric(20,1)",
     "ALTER TABLE big ALTER COLUMN price TYPE numeric",
-    "ALTER TABLE big ALTER COLUMN price TYPE numeric(14,2)",
-    "ALTER TABLE big ALTER COLUMN wide TYPE numeric(38,3)",
+    "ALTER TABLE big ALTER COLUMN region TYPE varchar; ALTER TABLE big ALTER COLUMN code TYPE text",
+    "ALTER TABLE big DROP COLUMN price; ALTER TABLE big ADD COLUMN price numeric(14,2)",
 ];
 
 const QUERIES: [&str; 19] = [
@@ -111,7 +109,7 @@ fn upserts(seed: i64, from: i64, to: i64, step: i64) -> [String; 3] {
             of(4, &format!("{mixed}::numeric / 10"))
         ),
         format!(
-            "INSERT INTO small SELECT i, {mixed}, {mixed}, '2026-01-01' FROM {series} WHERE i < 300 \
+            "INSERT INTO small (n, price, q, at) SELECT i, {mixed}, {mixed}, '2026-01-01' FROM {series} WHERE i < 300 \
              ON CONFLICT (n) DO UPDATE SET q = excluded.q"
         ),
     ]
@@ -159,9 +157,7 @@ async fn never_change_an_answer(seed: u64) -> Result<()> {
             client.batch_execute(&sql).await?;
         }
         // One tenant's tables stay as they are.
-        if round > 0 {
-            one.batch_execute(altered).await?;
-        }
+        one.batch_execute(altered).await?;
         match random.below(4) {
             0 => harness.engine().flush().await?,
             1 | 2 => harness.engine().compact(None).await?,
@@ -193,7 +189,10 @@ async fn metadata_and_statistics_know_private_columns() -> Result<()> {
     let harness = Harness::start().await?;
     let one = harness.tenant("one").await?;
     one.batch_execute(TABLES).await?;
-    for sql in upserts(1, 0, ROWS - 1, 1) {
+    // Small tables that share a file are typed where they agree.
+    one.batch_execute("DROP TABLE beside").await?;
+    let [big, _, small] = upserts(1, 0, ROWS - 1, 1);
+    for sql in [big, small] {
         one.batch_execute(&sql).await?;
     }
     harness.engine().compact(None).await?;

@@ -122,7 +122,7 @@ impl ColumnarScan for FileStore {
         let all = self.rows.scan(table, Scan { pin: pin.clone(), ..Scan::all() });
         let all: Vec<Row> = block_on(all.try_concat())?;
         let sample: Vec<&[u8]> = all.iter().map(|row| &row.key[..]).collect();
-        let layout = layouts.layout(table, &sample).unwrap_or_default();
+        let layout = layouts.layout(table, &sample, None).unwrap_or_default();
         let (mut files, mut memory, mut rest): ([Vec<Row>; FILES], Vec<Row>, Vec<KeyRange>) = Default::default();
         let of_file = all.len().div_ceil(FILES).max(1);
         let keys = BinaryArray::from_iter_values(all.iter().map(|row| &row.key[..]));

@@ -13,7 +13,7 @@ use crate::{
         install::LoadedRows,
         maintain::{Maintenance, Writers},
         manifest::SegmentMeta,
-        sections::Sections,
+        sections::{Sections, end_of},
         segment::SegmentWriter,
         state::{ChangedRows, row_hash},
     },
@@ -130,15 +130,11 @@ impl Output {
         let (base, end) = self.end_of(rows[0].0);
         (self.end, self.rows) = (end, 0);
         let Self { maintenance, name, descriptor, stamp, .. } = self;
-        let mut writers = Writers {
-            maintenance,
-            name,
-            descriptor,
-            stamp: *stamp,
-            base,
-            frequencies: Vec::new(),
-            sections: Sections::default(),
-        };
+        // A load is of one section.
+        let layouts = maintenance.layouts.load();
+        let section = layouts.as_ref().and_then(|layouts| layouts.0.section(name, rows[0].0));
+        let (end, frequencies, sections) = (section.and_then(end_of), Vec::new(), Sections::default());
+        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, frequencies, sections, end };
         writers.begin(&rows[..rows.len().min(SAMPLE_ROWS)])
     }
 

@@ -267,8 +267,8 @@ impl Maintenance {
             None => Sections::default(),
         };
         let boundaries = sections.boundaries().to_vec();
-        let (name, stamp) = (&job.name, job.stamp);
-        let outputs = Writers { maintenance: self, name, descriptor, stamp, base: true, frequencies, sections };
+        let (name, stamp, end) = (&job.name, job.stamp, tablet.range.end.clone());
+        let outputs = Writers { maintenance: self, name, descriptor, stamp, base: true, frequencies, sections, end };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_boundaries(boundaries)
             .with_step_rows(self.options.granularity.step_rows_max);

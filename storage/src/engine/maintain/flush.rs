@@ -13,6 +13,7 @@ use crate::{
         state::{ChangedRows, Table},
     },
 };
+use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How often a flush that waits for compactions checks whether it may go on.
@@ -72,6 +73,8 @@ impl Maintenance {
             let Some(frozen) = &table.frozen else { continue };
             let rows = || frozen.memtable.slots.iter().filter_map(|(key, slot)| Some((key, slot.row.as_ref()?)));
             let (descriptor, stamp) = (&table.descriptor, frozen.stamp);
+            let (last, sections) = (rows().next_back(), Sections::default());
+            let end = last.map(|(key, _)| Bytes::from([&key[..], &[0]].concat()));
             let mut outputs = Writers {
                 maintenance: self,
                 name,
@@ -79,7 +82,8 @@ impl Maintenance {
                 stamp,
                 base: false,
                 frequencies: Vec::new(),
-                sections: Sections::default(),
+                sections,
+                end,
             };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");

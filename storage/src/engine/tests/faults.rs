@@ -190,7 +190,7 @@ async fn no_flipped_bit_of_the_log_yields_a_wrong_row() {
 struct Panicking;
 
 impl crate::Layouts for Panicking {
-    fn layout(&self, _: &TableName, _: &[&[u8]]) -> Option<Arc<crate::Layout>> {
+    fn layout(&self, _: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<crate::Layout>> {
         panic!("a layout that cannot be had")
     }
 }

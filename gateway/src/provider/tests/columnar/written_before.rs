@@ -11,7 +11,7 @@ use keyspan_storage::{ColumnKind, Layout, Layouts};
 struct Before(Vec<Arc<Table>>);
 
 impl Layouts for Before {
-    fn layout(&self, table: &TableName, _: &[&[u8]]) -> Option<Arc<Layout>> {
+    fn layout(&self, table: &TableName, _: &[&[u8]], _: Option<&[u8]>) -> Option<Arc<Layout>> {
         let mut shared = self.0.iter().filter(|known| !known.is_private());
         let mut layout = layout_of(shared.find(|known| known.physical == *table)?);
         for column in &mut layout.columns {
