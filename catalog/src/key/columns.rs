@@ -38,6 +38,7 @@ impl KeyColumns {
         let encoding = match schema.encoding {
             KeyEncoding::Delimited => "delimited",
             KeyEncoding::Ordered => "ordered",
+            KeyEncoding::Plain => "plain",
         };
         let salt = if schema.salt > 0 { format!("salt{} ", schema.salt) } else { String::new() };
         Some(Self { schema: schema.for_operator(), id: format!("1 {encoding} {salt}{}", parts.join(" ")) })

@@ -30,11 +30,14 @@ pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Opt
             "table" => name.clone_from(value),
             "writable" => found.writable = boolean(option, value)?,
             "on_drop" => found.on_drop_delete = word(option, value, ("keep", "delete"))?,
-            "escape" if word(option, value, ("dollar", "none"))? => {
-                return Err(SqlError::unsupported("escape 'none' of a foreign table")
-                    .with_detail("Parts of keys are read as this server writes them: see key_encoding."));
+            "escape" => {
+                let ordered = options.iter().any(|(name, value)| name == "key_encoding" && value == "ordered");
+                if word(option, value, ("dollar", "none"))? && ordered {
+                    let message = "escape 'none' of keys that are ordered";
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint("key_encoding 'delimited' has parts with \"#\" between them."));
+                }
             }
-            "escape" => {}
             option if TABLE_OPTIONS.contains(&option) => {}
             _ => {
                 return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, format!("invalid option \"{option}\""))
@@ -82,7 +85,10 @@ pub(super) fn refuse(create: &CreateTable, tenant: Option<&TenantId>) -> keyspan
 /// The options that `CREATE TABLE` would have in `WITH`.
 pub(super) fn table_options(create: &CreateTable) -> impl Iterator<Item = (String, String)> {
     let options = create.found.iter().flatten();
-    options.filter(|(name, _)| TABLE_OPTIONS.contains(&name.as_str())).cloned()
+    let plain = options.clone().any(|(name, value)| name == "escape" && value.eq_ignore_ascii_case("none"));
+    let own =
+        options.filter(move |(name, _)| TABLE_OPTIONS.contains(&name.as_str()) && !(plain && name == "key_encoding"));
+    own.cloned().chain(plain.then(|| ("key_encoding".to_owned(), "plain".to_owned())))
 }
 
 fn boolean(option: &str, value: &str) -> Result<bool> {
