@@ -8,7 +8,7 @@ use crate::{
     session::Session,
     sql::ast::definition::CreateTable,
 };
-use keyspan_catalog::{Error, ErrorKind, Found, FoundDefinition, RemoteDefinition, Snapshot, TenantId};
+use keyspan_catalog::{Error, ErrorKind, Found, FoundDefinition, RemoteDefinition, Server, Snapshot, Table, TenantId};
 use keyspan_storage::TableName;
 
 /// Options that are those of any table.
@@ -19,7 +19,14 @@ const TABLE_OPTIONS: [&str; 3] = ["key_encoding", "on_bad_key", "on_bad_value"];
 /// # Errors
 /// HV00D, 22023, 0A000 for `escape 'none'`; 42704, 42P01, the server's.
 pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Option<FoundDefinition>> {
-    let Some(options) = &create.found else { return Ok(None) };
+    let Some(options) = &create.found else {
+        if let Some(server) = &create.server {
+            let snapshot = session.instance.catalog.snapshot();
+            let server = snapshot.server(server).ok_or_else(|| no_server(server))?;
+            probe(session, server).await?;
+        }
+        return Ok(None);
+    };
     let (mut name, mut found) = (create.name.name.clone(), Found::default());
     for (at, (option, value)) in options.iter().enumerate() {
         if options[..at].iter().any(|(other, _)| other == option) {
@@ -57,6 +64,24 @@ pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Opt
     let server = snapshot.server(server).ok_or_else(|| no_server(server))?;
     let schema = session.instance.catalog.remote_schema(server, &name).await?;
     Ok(Some(FoundDefinition { name, found, families: schema.families }))
+}
+
+/// Checks that the server of a table can be reached, before an edit begins for which others wait.
+pub(super) async fn reach(session: &Session, table: &Table) -> Result<()> {
+    let snapshot = session.instance.catalog.snapshot();
+    match snapshot.server_of(table) {
+        Some(server) => probe(session, server).await,
+        None => Ok(()),
+    }
+}
+
+async fn probe(session: &Session, server: &Server) -> Result<()> {
+    // No table has this name.
+    let name = TableName::new("keyspan-probe").map_err(Error::from)?;
+    match session.instance.catalog.remote_schema(server, &name).await {
+        Err(error) if error.kind() != ErrorKind::NoTable => Err(error.into()),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Where the rows of a table are to be, if not here.
