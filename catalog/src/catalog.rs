@@ -190,7 +190,7 @@ impl Catalog {
             let edit = edit(&before)?;
             let after = before.apply(&edit)?;
             if let Edit::DropServer(id) = &edit {
-                self.finish_servers_locked(Some(*id)).await?;
+                self.check_nothing_pending(*id).await?;
             }
             match self.commit_at(&pin, &edit, &before, after).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => tracing::debug!("another edit came first"),
@@ -253,11 +253,14 @@ impl Catalog {
                 }
             }
             Edit::DropTable(id) => {
-                if let Some(table) = before.tables.get(id).filter(|table| !table.is_found())
+                let table = before.tables.get(id);
+                // No other edit is to wait for a server.
+                let is_remote = table.is_some_and(|table| table.remote.is_some());
+                self.remote_pending.fetch_or(is_remote, Ordering::SeqCst);
+                if let Some(table) = table.filter(|table| table.remote.is_none())
                     && let Err(error) = self.drop_pending(&table.physical).await
                 {
-                    // The table is already invisible; the next start drops it, or the background on its server.
-                    self.remote_pending.fetch_or(table.remote.is_some(), Ordering::SeqCst);
+                    // The table is already invisible; the next start drops it.
                     tracing::warn!(table = %table.physical, %error, "a dropped table is still in the store");
                 }
             }

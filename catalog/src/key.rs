@@ -4,7 +4,8 @@
 //! [`KeySchema::ranges`] turns a predicate on the leading parts into key ranges. The order of keys, as bytes, is the
 //! order of the tuples of values: that of the SQL types, texts in collation C, reversed for a descending part.
 //!
-//! There are two encodings, `delimited` and `ordered`. Both are prefix-free: the bytes of a part, with its end, are
+//! There are two encodings, `delimited` and `ordered`, and `plain` for keys of others, whose order is not that of the
+//! tuples. All are prefix-free: the bytes of a part, with its end, are
 //! never a prefix of those of another value. So all keys with the same first parts are adjacent, with no other key
 //! between them. A tenant's id, if the schema has one, comes first, as text that ends with `#`, in either encoding.
 //!
@@ -19,6 +20,7 @@
 mod columns;
 mod delimited;
 mod ordered;
+mod plain;
 mod sorted;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -54,6 +56,9 @@ pub enum KeyEncoding {
     Delimited,
     /// Binary: any value, any direction.
     Ordered,
+    /// As others write keys, parts joined by `#` and nothing escaped: of tables that were found on a server. Keys are
+    /// not ordered as their parts.
+    Plain,
 }
 
 /// A part of a row key.
@@ -132,6 +137,9 @@ impl KeySchema {
             let message = format!("keys are salted with 2 to {SALT_MAX} buckets, not {}", self.salt);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        if self.encoding == KeyEncoding::Plain && self.salt > 0 {
+            return Err(Error::new(ErrorKind::Unsupported, "keys that others write are not salted"));
+        }
         for (index, part) in self.parts.iter().enumerate() {
             if self.parts[..index].iter().any(|other| other.name == part.name) {
                 let message = format!("column \"{}\" appears twice in primary key constraint", part.name);
@@ -148,6 +156,14 @@ impl KeySchema {
             Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint))
         };
         let delimited = self.encoding == KeyEncoding::Delimited;
+        if self.encoding == KeyEncoding::Plain && (part.descending || !plain::holds(part.kind)) {
+            let what = if part.descending {
+                "keys of others have no order"
+            } else {
+                "its type has no place in keys of others"
+            };
+            return unsupported(what, "Take the part as a text.");
+        }
         match part.kind {
             SqlType::Json | SqlType::Jsonb => {
                 unsupported("its type has no order", "Take a column of another type into the key.")
@@ -236,7 +252,18 @@ impl KeySchema {
                     }
                 }
                 KeyEncoding::Ordered => ordered::encode(part, &value, &mut key),
+                KeyEncoding::Plain => {
+                    let last = index + 1 == self.parts.len();
+                    plain::encode(part, &value, last, &mut key)?;
+                    if !last {
+                        key.push(delimited::DELIMITER);
+                    }
+                }
             }
+        }
+        if key.len() == body && self.encoding == KeyEncoding::Plain {
+            let message = format!("the key's column \"{}\" cannot be empty", self.parts[0].name);
+            return Err(Error::new(ErrorKind::BadValue, message));
         }
         if key.len() == body {
             key.push(delimited::DELIMITER);
@@ -325,6 +352,12 @@ impl KeySchema {
                     rest = &rest[end + 1..];
                     delimited::decode(part, bytes)?
                 }
+                KeyEncoding::Plain => {
+                    let end = memchr::memchr(delimited::DELIMITER, rest)?;
+                    let bytes = &rest[..end];
+                    rest = &rest[end + 1..];
+                    plain::decode(part, bytes)?
+                }
                 KeyEncoding::Ordered => ordered::decode(part, &mut rest)?,
             };
             take(first + index, value);
@@ -345,6 +378,12 @@ impl KeySchema {
                     }
                 }
                 delimited::decode(part, bytes)?
+            }
+            KeyEncoding::Plain => {
+                if self.parts.len() == 1 && bytes.is_empty() {
+                    return None;
+                }
+                plain::decode(part, bytes)?
             }
             KeyEncoding::Ordered => {
                 let value = ordered::decode(part, &mut bytes)?;
@@ -419,7 +458,9 @@ impl KeySchema {
         let of_parts = equal.len() + usize::from(next.is_some()) > usize::from(self.with_tenant);
         let (mut ranges, mut exact) = (Vec::new(), true);
         for start in self.key_prefixes(prefix, body, of_parts) {
-            let (range, is_exact) = match next {
+            let unordered = self.encoding == KeyEncoding::Plain && !self.is_tenant(equal.len());
+            let (range, is_exact) = match next.filter(|_| !unordered) {
+                None if next.is_some() => (KeyRange::prefix(start), false),
                 None => (KeyRange::prefix(start), true),
                 Some(PartBounds::TextPrefix(text)) => self.find_text_prefix(equal.len(), start, text),
                 Some(PartBounds::Between(lower, upper)) => self.find_between(equal.len(), start, lower, upper)?,
@@ -520,6 +561,14 @@ impl KeySchema {
         let mut bytes = Vec::new();
         match self.encoding {
             KeyEncoding::Ordered => ordered::encode(part, &value, &mut bytes),
+            KeyEncoding::Plain => {
+                let last = column + 1 == self.column_count();
+                let held = plain::encode(part, &value, last, &mut bytes);
+                // A date beyond those that keys hold, a text with a delimiter, and an empty key: no row has them.
+                if held.is_err() || self.parts.len() == 1 && bytes.is_empty() {
+                    return Position::Null;
+                }
+            }
             KeyEncoding::Delimited => match delimited::gap(part, &value) {
                 Some(gap) => return Position::Gap(vec![gap]),
                 None if delimited::encode(part, &value, &mut bytes).is_err() => return Position::Unknown,
@@ -568,7 +617,7 @@ impl KeySchema {
     }
 
     fn is_delimited(&self, column: usize) -> bool {
-        self.is_tenant(column) || self.encoding == KeyEncoding::Delimited
+        self.is_tenant(column) || self.encoding != KeyEncoding::Ordered
     }
 }
 

@@ -123,7 +123,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
     if !allowed {
         let command = tag(definition);
         let refused = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
-            .with_detail("Databases, servers and roles are defined by an operator in database \"keyspan\".");
+            .with_detail("Databases and roles are defined by an operator in database \"keyspan\".");
         audit::record(session, definition, Some(&refused));
         return Err(refused);
     }

@@ -355,7 +355,7 @@ impl Session {
         let buffered = self.transaction.buffered();
         let memory = Some(Arc::clone(&self.instance.resources.runtime.memory_pool));
         let input = self.input();
-        let (as_of, relied) = (None, false);
+        let (as_of, relied) = (None, crate::view::Relied::None);
         let isolated = self.in_transaction() && self.isolation() == crate::sql::ast::session::Isolation::RepeatableRead;
         Ok(View {
             snapshot,

@@ -20,11 +20,11 @@ use budget::ScanBudget;
 use datafusion::execution::memory_pool::MemoryPool;
 use futures::{StreamExt, TryStreamExt};
 use imbl::OrdMap;
-use keyspan_catalog::{Relation, Snapshot, Table, TenantStore};
+use keyspan_catalog::{Relation, Snapshot, Table, TableId, TenantStore};
 use keyspan_storage::{Pin, RowKey, RowMutation, RowStream, Scan, ScanMetrics};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
 };
 
 /// The buffered writes of a transaction: by table, by key (without the tenant's prefix), mutations in order. A
@@ -56,10 +56,40 @@ pub struct View {
     pub path: Arc<SearchPath>,
     /// How texts are read as values of columns, by the session's settings.
     pub input: OwnedInput,
-    /// Whether a commit may rely on what is read: a server remembers it.
-    pub relied: bool,
+    /// The rows that a commit may rely on: a server remembers them.
+    pub relied: Relied,
     /// Whether all statements of the transaction read one state, which servers do not keep.
     pub isolated: bool,
+}
+
+/// The rows that are read at a view and that a commit may rely on.
+#[derive(Clone, Debug, Default)]
+pub enum Relied {
+    /// None.
+    #[default]
+    None,
+    /// All.
+    All,
+    /// Those of the table that the statement writes, once that is known; until then all.
+    Target(Arc<OnceLock<TableId>>),
+}
+
+impl Relied {
+    fn includes(&self, table: TableId) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Target(target) => target.get().is_none_or(|target| *target == table),
+        }
+    }
+
+    /// Says which table the statement writes.
+    pub(crate) fn set_target(&self, table: TableId) {
+        if let Self::Target(target) = self {
+            // A statement has one.
+            let _ = target.set(table);
+        }
+    }
 }
 
 impl View {
@@ -108,12 +138,19 @@ impl View {
     /// The same view, of which a commit may rely on every row that is read.
     #[must_use]
     pub(crate) fn relied(self) -> Self {
-        Self { relied: true, ..self }
+        Self { relied: Relied::All, ..self }
+    }
+
+    /// The same view, of which a commit may rely on the rows of the table that it writes.
+    #[must_use]
+    pub(crate) fn relied_of_target(self) -> Self {
+        Self { relied: Relied::Target(Arc::default()), ..self }
     }
 
     /// Scans a table at the view's pin and timestamp, with the buffered writes applied.
     pub fn scan(&self, table: &Table, scan: Scan) -> RowStream {
-        let scan = Scan { pin: Some(self.pin.clone()), as_of: self.as_of, relied: self.relied, ..scan };
+        let scan =
+            Scan { pin: Some(self.pin.clone()), as_of: self.as_of, relied: self.relied.includes(table.id), ..scan };
         if table.remote.is_some() && self.isolated {
             let message = format!("a state of table \"{}\" for a whole transaction: its server keeps none", table.name);
             return keyspan_storage::store::failed(keyspan_storage::Error::Unsupported(message));

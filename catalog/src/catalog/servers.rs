@@ -10,7 +10,7 @@ use keyspan_storage::{FamilyChange, RoutedStore, Store, TableName, TableSchema, 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
 /// The store that routes, and how a server becomes a store.
@@ -143,51 +143,61 @@ impl Catalog {
         }
     }
 
-    /// Drops what interrupted statements left on servers: tables that no snapshot shows.
+    /// Drops the tables on servers that no snapshot shows: those of DROP TABLE, and what interrupted statements left. No
+    /// edit waits for the servers meanwhile.
     ///
     /// # Errors
     /// Those of a server that cannot be reached, the first of several; the call can be repeated.
     pub async fn finish_servers(&self) -> Result<()> {
-        if self.servers.is_none() || !self.remote_pending.load(std::sync::atomic::Ordering::SeqCst) {
+        let Some(servers) = &self.servers else { return Ok(()) };
+        if !self.remote_pending.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        let _editing = self.editing.lock().await;
-        self.finish_servers_locked(None).await
-    }
-
-    /// [`finish_servers`](Self::finish_servers) for a caller that holds the lock `editing`; of one server, or of all.
-    pub(super) async fn finish_servers_locked(&self, only: Option<u32>) -> Result<()> {
-        let Some(servers) = &self.servers else { return Ok(()) };
-        let loaded = load(&self.store, &self.store.pin().await?).await?;
-        let (mut failed, mut is_done) = (None, only.is_none());
-        for (physical, remote) in loaded.pending_remote {
-            if only.is_some_and(|only| only != remote.server) {
+        let loaded = {
+            // An edit under way is not one that was interrupted.
+            let _editing = self.editing.lock().await;
+            load(&self.store, &self.store.pin().await?).await
+        };
+        let loaded = loaded.inspect_err(|_| self.remote_pending.store(true, Ordering::SeqCst))?;
+        let mut failed = None;
+        for (physical, remote) in &loaded.pending_remote {
+            if !is_never_made_again(physical, &loaded.snapshot) {
+                // The next CREATE TABLE may make it, and drops it first.
                 continue;
             }
-            let key = rows::pending_key(&physical);
-            if loaded.snapshot.tables.values().any(|table| table.physical == physical) {
-                self.write(rows::delete(key)).await?;
-                continue;
-            }
-            let dropped = async {
-                if loaded.snapshot.servers.contains_key(&remote.server) {
-                    servers.routed.route(&physical, &server::route(remote.server), &remote.name)?;
-                    tracing::info!(table = %remote.name, "dropping a table that an interrupted statement left");
-                    self.drop_pending(&physical).await
-                } else {
-                    self.write(rows::delete(key)).await
-                }
+            let shown = loaded.snapshot.tables.values().any(|table| table.physical == *physical);
+            let store = servers.routed.server(&server::route(remote.server)).filter(|_| !shown);
+            let dropped = match store {
+                Some(store) => store.drop_table(&remote.name).await,
+                None => Ok(()),
             };
-            let dropped: Result<()> = dropped.await;
-            servers.routed.forget(&physical);
-            is_done &= dropped.is_ok();
-            failed = failed.or(dropped.err());
+            let done = match dropped {
+                Err(error) if error.kind() != keyspan_storage::ErrorKind::NotFound => Err(error.into()),
+                Ok(()) | Err(_) => self.write(rows::delete(rows::pending_key(physical))).await,
+            };
+            failed = failed.or(done.err());
         }
-        if is_done {
-            self.remote_pending.store(false, std::sync::atomic::Ordering::SeqCst);
-        }
+        self.remote_pending.fetch_or(failed.is_some(), Ordering::SeqCst);
         failed.map_or(Ok(()), Err)
     }
+
+    /// Refuses to forget a server that has tables which are to be dropped there.
+    pub(super) async fn check_nothing_pending(&self, server: u32) -> Result<()> {
+        let loaded = load(&self.store, &self.store.pin().await?).await?;
+        let of_server = |(physical, remote): &&(TableName, RemoteTable)| {
+            remote.server == server && is_never_made_again(physical, &loaded.snapshot)
+        };
+        let Some((_, remote)) = loaded.pending_remote.iter().find(of_server) else { return Ok(()) };
+        Err(Error::new(ErrorKind::InUse, "a table of the server was dropped, and is still there")
+            .with_detail(format!("It is called \"{}\" there.", remote.name))
+            .with_hint("The background drops it when the server can be reached."))
+    }
+}
+
+/// Whether no table will have this name in the store: the OID in it was given to a table.
+fn is_never_made_again(physical: &TableName, snapshot: &Snapshot) -> bool {
+    let number = physical.as_str().rsplit('-').next().and_then(|number| number.parse::<u32>().ok());
+    number.is_some_and(|number| number < snapshot.next_oid)
 }
 
 fn no_servers() -> Error {

@@ -115,7 +115,11 @@ impl Catalog {
         let (pin, snapshot) = (rows.pin().await?, self.snapshot());
         let mut contents = Contents { exports: self.exports(tenant), ..Contents::default() };
         for table in snapshot.tables_in(Some(&tenant.id)).filter(|table| table.is_dropped_with_tenant()) {
-            let size = rows.size_with_history(table, &KeyRange::all(), &pin).await?;
+            let size = match rows.size_with_history(table, &KeyRange::all(), &pin).await {
+                // Others may have dropped it on its server, with all of its rows.
+                Err(error) if table.remote.is_some() && is_gone(&error) => SpanSize::default(),
+                size => size?,
+            };
             contents.private_tables += u64::from(table.is_private());
             if size.is_empty() {
                 continue;
@@ -196,4 +200,8 @@ impl Catalog {
         self.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;
         Ok(Arc::new(certificate))
     }
+}
+
+fn is_gone(error: &Error) -> bool {
+    error.store().is_some_and(|error| error.kind() == keyspan_storage::ErrorKind::NotFound)
 }

@@ -60,6 +60,7 @@ fn described(schema: &KeySchema) -> Option<String> {
     let encoding = match schema.encoding {
         KeyEncoding::Delimited => "delimited",
         KeyEncoding::Ordered => "ordered",
+        KeyEncoding::Plain => "plain",
     };
     let salt = if schema.salt > 0 { format!("salt{} ", schema.salt) } else { String::new() };
     Some(format!("{encoding} {salt}{}", parts.join(" ")))

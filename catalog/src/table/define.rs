@@ -406,6 +406,11 @@ fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySche
     };
     let parts = definition.primary_key.iter().map(part).collect::<Result<_>>()?;
     let (encoding, salt) = (options.key_encoding.unwrap_or_default(), options.salt.unwrap_or_default());
+    if encoding == KeyEncoding::Plain && definition.remote.as_ref().is_none_or(|remote| remote.found.is_none()) {
+        let message = "key_encoding 'plain' of a table that was not found on a server";
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .with_hint("It is for keys that others write. There are delimited and ordered."));
+    }
     let key = KeySchema { encoding, parts, salt, with_tenant: false };
     key.check()?;
     Ok(key)

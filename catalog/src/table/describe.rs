@@ -117,6 +117,7 @@ impl KeyEncoding {
         match self {
             Self::Delimited => "delimited",
             Self::Ordered => "ordered",
+            Self::Plain => "plain",
         }
     }
 }

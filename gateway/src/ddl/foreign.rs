@@ -8,7 +8,7 @@ use crate::{
     session::Session,
     sql::ast::definition::CreateTable,
 };
-use keyspan_catalog::{Error, ErrorKind, Found, FoundDefinition, RemoteDefinition, Snapshot, TenantId};
+use keyspan_catalog::{Error, ErrorKind, Found, FoundDefinition, RemoteDefinition, Server, Snapshot, Table, TenantId};
 use keyspan_storage::TableName;
 
 /// Options that are those of any table.
@@ -19,7 +19,14 @@ const TABLE_OPTIONS: [&str; 3] = ["key_encoding", "on_bad_key", "on_bad_value"];
 /// # Errors
 /// HV00D, 22023, 0A000 for `escape 'none'`; 42704, 42P01, the server's.
 pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Option<FoundDefinition>> {
-    let Some(options) = &create.found else { return Ok(None) };
+    let Some(options) = &create.found else {
+        if let Some(server) = &create.server {
+            let snapshot = session.instance.catalog.snapshot();
+            let server = snapshot.server(server).ok_or_else(|| no_server(server))?;
+            probe(session, server).await?;
+        }
+        return Ok(None);
+    };
     let (mut name, mut found) = (create.name.name.clone(), Found::default());
     for (at, (option, value)) in options.iter().enumerate() {
         if options[..at].iter().any(|(other, _)| other == option) {
@@ -30,11 +37,14 @@ pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Opt
             "table" => name.clone_from(value),
             "writable" => found.writable = boolean(option, value)?,
             "on_drop" => found.on_drop_delete = word(option, value, ("keep", "delete"))?,
-            "escape" if word(option, value, ("dollar", "none"))? => {
-                return Err(SqlError::unsupported("escape 'none' of a foreign table")
-                    .with_detail("Parts of keys are read as this server writes them: see key_encoding."));
+            "escape" => {
+                let ordered = options.iter().any(|(name, value)| name == "key_encoding" && value == "ordered");
+                if word(option, value, ("dollar", "none"))? && ordered {
+                    let message = "escape 'none' of keys that are ordered";
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                        .with_hint("key_encoding 'delimited' has parts with \"#\" between them."));
+                }
             }
-            "escape" => {}
             option if TABLE_OPTIONS.contains(&option) => {}
             _ => {
                 return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, format!("invalid option \"{option}\""))
@@ -54,6 +64,24 @@ pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Opt
     let server = snapshot.server(server).ok_or_else(|| no_server(server))?;
     let schema = session.instance.catalog.remote_schema(server, &name).await?;
     Ok(Some(FoundDefinition { name, found, families: schema.families }))
+}
+
+/// Checks that the server of a table can be reached, before an edit begins for which others wait.
+pub(super) async fn reach(session: &Session, table: &Table) -> Result<()> {
+    let snapshot = session.instance.catalog.snapshot();
+    match snapshot.server_of(table) {
+        Some(server) => probe(session, server).await,
+        None => Ok(()),
+    }
+}
+
+async fn probe(session: &Session, server: &Server) -> Result<()> {
+    // No table has this name.
+    let name = TableName::new("keyspan-probe").map_err(Error::from)?;
+    match session.instance.catalog.remote_schema(server, &name).await {
+        Err(error) if error.kind() != ErrorKind::NoTable => Err(error.into()),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Where the rows of a table are to be, if not here.
@@ -82,7 +110,10 @@ pub(super) fn refuse(create: &CreateTable, tenant: Option<&TenantId>) -> keyspan
 /// The options that `CREATE TABLE` would have in `WITH`.
 pub(super) fn table_options(create: &CreateTable) -> impl Iterator<Item = (String, String)> {
     let options = create.found.iter().flatten();
-    options.filter(|(name, _)| TABLE_OPTIONS.contains(&name.as_str())).cloned()
+    let plain = options.clone().any(|(name, value)| name == "escape" && value.eq_ignore_ascii_case("none"));
+    let own =
+        options.filter(move |(name, _)| TABLE_OPTIONS.contains(&name.as_str()) && !(plain && name == "key_encoding"));
+    own.cloned().chain(plain.then(|| ("key_encoding".to_owned(), "plain".to_owned())))
 }
 
 fn boolean(option: &str, value: &str) -> Result<bool> {

@@ -40,6 +40,11 @@ pub(super) async fn drop(session: &mut Session, drop: &DropServers) -> Result<()
             None => return Err(no_server(name).into()),
         }
     }
+    if !found.is_empty()
+        && let Err(error) = catalog.finish_servers().await
+    {
+        tracing::warn!(%error, "a dropped table is still on its server");
+    }
     for id in found {
         catalog.commit(|_| Ok(Edit::DropServer(id))).await?;
     }

@@ -66,6 +66,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
             skipped(session, &what);
         }
     }
+    foreign::reach(session, table).await?;
     let cascading = cascading(table, &alter.actions);
     let actions = settle(session, table, &alter.actions).await?;
     if !cascading.is_empty() {
@@ -124,8 +125,10 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
             super::view::drop_shared(session, table.id.0, None).await?;
         }
         catalog.commit(|_| Ok(Edit::DropTable(table.id))).await?;
-        if table.remote.is_some() && !table.is_found() {
-            // The server may not have been reached.
+        if table.remote.is_some()
+            && let Err(error) = catalog.finish_servers().await
+        {
+            tracing::warn!(table = %table.physical, %error, "a dropped table is still on its server");
             session.instance.purges.wake();
         }
     }

@@ -85,6 +85,7 @@ impl<'a> BoundWrite<'a> {
             _ => return Err(not_a_write()),
         };
         // Before its SELECT is planned, which leaves what is read of the target to this.
+        query.view.relied.set_target(bound.target.table.id);
         query.needs(&bound.target.table, on_target(statement));
         Ok(bound)
     }

@@ -97,7 +97,7 @@ async fn in_own_transaction(session: &mut Session, prepared: &Prepared, paramete
 
 /// One attempt: read at one pin, then write.
 async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
-    let view = session.view().await?.relied();
+    let view = session.view().await?.relied_of_target();
     if session.takes_fast_path()
         && let Some((writes, count)) = prepared.point_write(session, parameters, &view).await?
     {

@@ -1,7 +1,7 @@
 //! The extension `keyspan`: what of a database is not the tenant's to define, and so nothing that `pg_dump` defines
 //! again.
 //!
-//! Shared tables and the schema `keyspan` are its members. Its OID is one of those that PostgreSQL reserves for what
+//! Shared tables, servers and the schema `keyspan` are its members. Its OID is one of those that PostgreSQL reserves for what
 //! comes with the server, so that dumps do not create it. `pg_dump` dumps the rows of an extension's tables where the
 //! extension asks for it (`extconfig`): here, with the setting `keyspan.dump_shared`.
 
@@ -17,6 +17,8 @@ use keyspan_catalog::{AclItem, ObjectKind, ObjectRights, rights::PUBLIC_SCHEMA};
 const OID: u32 = 16_005;
 /// The OIDs of `pg_class`, `pg_namespace` and `pg_extension`, which `pg_depend` names.
 const CLASSES: (u32, u32, u32) = (1259, 2615, 3079);
+/// That of `pg_foreign_server`.
+const SERVERS: u32 = 1417;
 
 /// The shared tables.
 fn members(statement: &StatementContext) -> impl Iterator<Item = u32> {
@@ -47,7 +49,8 @@ pub(super) fn dependencies(statement: &StatementContext) -> Vec<Row> {
     let schema = statement.operator.then(|| member(CLASSES.1, objects::schema_oid(KEYSPAN)));
     let relations = objects::system_relations(statement).filter(|relation| relation.schema == KEYSPAN);
     let relations = relations.map(|relation| relation.oid).chain(members(statement));
-    schema.into_iter().chain(relations.map(|oid| member(CLASSES.0, oid))).collect()
+    let servers = statement.snapshot.servers.keys().map(|oid| member(SERVERS, *oid));
+    schema.into_iter().chain(relations.map(|oid| member(CLASSES.0, oid))).chain(servers).collect()
 }
 
 /// The rows of `pg_init_privs`: the list of the schema `public` before anybody granted or revoked anything, from which

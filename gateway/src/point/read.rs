@@ -10,7 +10,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast::Query};
-use keyspan_catalog::Table;
+use keyspan_catalog::{KeyEncoding, Table};
 use keyspan_storage::{Columns, TimestampRange};
 use std::{collections::HashSet, sync::Arc};
 
@@ -35,9 +35,10 @@ impl Read {
         let table = names::table(view, &table.table)?;
         let operator = view.rows.tenant().is_none();
         let key = KeyComparisons::of(Keys::of_table(&table, operator), comparisons, parameters)?;
+        let is_plain = table.key.encoding == KeyEncoding::Plain;
         let reversed = direction(&table, operator, &key, &order)?;
         // Rows of salted keys come in the order of their buckets.
-        if !key.is_point() && (order.is_empty() || limit.is_none() || table.key.salt > 0) {
+        if !key.is_point() && (order.is_empty() || limit.is_none() || table.key.salt > 0 || is_plain) {
             return None;
         }
         match &limit {

@@ -37,7 +37,7 @@ use datafusion::{
     },
 };
 use keyspan_catalog::{
-    SqlType, Table, Value,
+    KeyEncoding, SqlType, Table, Value,
     table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange};
@@ -314,6 +314,11 @@ impl KeyspanTable {
         let directions: Vec<bool> = directions.chain(self.table.key.parts.iter().map(|part| part.descending)).collect();
         for (part, column) in self.keys.columns().iter().enumerate() {
             let constant = plan.constants.iter().find(|(constant, _)| *constant == part).map(|(_, value)| value);
+            let is_tenant = is_operator(&self.view) && part == 0;
+            if self.table.key.encoding == KeyEncoding::Plain && !is_tenant && constant.is_none() {
+                // Keys of others are not ordered as their parts.
+                break;
+            }
             let Ok(index) = schema.index_of(&column.name) else {
                 // A part with one value does not affect the order of the next parts.
                 if constant.is_some() { continue } else { break }

@@ -310,7 +310,7 @@ impl World {
             budget: None,
             path: Arc::default(),
             input: crate::pg::datetime::OwnedInput::default(),
-            relied: false,
+            relied: crate::view::Relied::None,
             isolated: false,
         }
     }

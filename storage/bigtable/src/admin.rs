@@ -79,7 +79,8 @@ impl Client {
     /// `NOT_FOUND`, and other errors of the server.
     pub async fn get_table(&self, id: &str) -> Result<Table> {
         let message = GetTableRequest { name: self.0.settings.table_name(id), view: View::SchemaView.into() };
-        let mut operation = self.admin_operation();
+        // Reads and writes of rows wait for it.
+        let mut operation = self.operation();
         let send = |request| {
             let mut client = self.0.admin.clone();
             async move { client.get_table(request).await }

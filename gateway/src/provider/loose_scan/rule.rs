@@ -71,6 +71,10 @@ fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<
     let projection = input.downcast_ref::<ProjectionExec>();
     let child = projection.map_or(input, ProjectionExec::input);
     let scan = scan_of(child)?;
+    // A seek on a server is a round trip.
+    if scan.view_and_table().1.remote.is_some() {
+        return None;
+    }
     let input_key = ProjectedKey { key: Key::of(scan)?, projection };
     let grouped: Option<Vec<usize>> = group.expr().iter().map(|(expr, _)| input_key.part(expr)).collect();
     let grouped = grouped?;
