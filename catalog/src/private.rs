@@ -462,10 +462,10 @@ impl Private {
         if self.schema_name(schema).is_none() {
             return Err(Error::new(ErrorKind::NoSchema, format!("schema with OID {schema} does not exist")));
         }
-        if !self.has_within(schema, name) && !(schema == PUBLIC_SCHEMA && is_taken(name)) {
-            return Ok(());
+        if self.has_within(schema, name) || (schema == PUBLIC_SCHEMA && is_taken(name)) {
+            return Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")));
         }
-        Err(Error::new(ErrorKind::TableExists, format!("relation \"{name}\" already exists")))
+        Ok(())
     }
 
     /// The spaces that tables and sequences use.

@@ -81,7 +81,8 @@ async fn schemas_stay_over_a_restart() -> Result<()> {
     let harness = Harness::start().await?;
     let alto = harness.tenant("alto").await?;
     alto.batch_execute(
-        "CREATE SCHEMA sales; CREATE TABLE sales.t (id serial PRIMARY KEY, v text); INSERT INTO sales.t (v) VALUES ('a');
+        "CREATE SCHEMA sales; CREATE TABLE sales.t (id serial PRIMARY KEY, v text);
+         INSERT INTO sales.t (v) VALUES ('a');
          CREATE SCHEMA gone; CREATE TABLE gone.t (k int); DROP SCHEMA gone CASCADE; COMMENT ON SCHEMA sales IS 'sold'",
     )
     .await?;
