@@ -50,7 +50,7 @@ fn columns_that_may_be_meant_are_named() {
         |_| (),
         expect![[r#"
             SELECT origin FROM "bound"."16400:1,5" AS "f" ("origin", "delay") WHERE f.delay > 5
-            SELECT origin FROM (SELECT "origin" AS "origin", "delay" AS "delay" FROM public."flights") AS "f" WHERE f.delay > 5
+            SELECT origin FROM (SELECT "origin" AS "origin", "delay" AS "delay" FROM "public"."flights") AS "f" WHERE f.delay > 5
              SELECT origin FROM flights f WHERE f.delay > 5;
             {16400: {1, 5}}"#]],
     );
@@ -59,7 +59,7 @@ fn columns_that_may_be_meant_are_named() {
         |_| (),
         expect![[r#"
             SELECT count(*) FROM "bound"."16400:" AS "flights"
-            SELECT count(*) FROM (SELECT NULL AS nothing FROM public."flights") AS "flights"
+            SELECT count(*) FROM (SELECT NULL AS nothing FROM "public"."flights") AS "flights"
              SELECT count(*) FROM flights;
             {16400: {}}"#]],
     );
@@ -68,8 +68,8 @@ fn columns_that_may_be_meant_are_named() {
         |_| (),
         expect![[r#"
             SELECT a.* FROM "bound"."16400:1,2,3,4,5,6,7,8,9,10" AS "a" ("x", "y", "at", "flight", "delay", "tail", "price", "u", "j", "n"), "bound"."16400:1,2,3,4,5,6,7,8,9,10" AS "flights" ("origin", "dest", "at", "flight", "delay", "tail", "price", "u", "j", "n")
-            SELECT a.* FROM (SELECT "origin" AS "x", "dest" AS "y", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM public."flights") AS "a", (SELECT "origin" AS "origin", "dest" AS "dest", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM public."flights") AS "flights"
-             SELECT a.x, a.y, a.at, a.flight, a.delay, a.tail, a.price, a.u, a.j, a.n FROM (SELECT "origin" AS "x", "dest" AS "y", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM public."flights") AS "a", flights;
+            SELECT a.* FROM (SELECT "origin" AS "x", "dest" AS "y", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM "public"."flights") AS "a", (SELECT "origin" AS "origin", "dest" AS "dest", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM "public"."flights") AS "flights"
+             SELECT a.x, a.y, a.at, a.flight, a.delay, a.tail, a.price, a.u, a.j, a.n FROM (SELECT "origin" AS "x", "dest" AS "y", "at" AS "at", "flight" AS "flight", "delay" AS "delay", "tail" AS "tail", "price" AS "price", "u" AS "u", "j" AS "j", "n" AS "n" FROM "public"."flights") AS "a", flights;
             {16400: {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}"#]],
     );
 }
@@ -81,8 +81,8 @@ fn other_names_are_the_same_columns() {
         renamed,
         expect![[r#"
             SELECT dest, count(*) FROM "bound"."16400:2" AS "flights" ("dest") GROUP BY dest
-            SELECT dest, count(*) FROM (SELECT "to" AS "dest" FROM public."trips") AS "flights" GROUP BY dest
-             SELECT dest, count(*) FROM (SELECT "to" AS "dest" FROM public."trips") AS "flights" GROUP BY dest;
+            SELECT dest, count(*) FROM (SELECT "to" AS "dest" FROM "public"."trips") AS "flights" GROUP BY dest
+             SELECT dest, count(*) FROM (SELECT "to" AS "dest" FROM "public"."trips") AS "flights" GROUP BY dest;
             {16400: {2}}"#]],
     );
 }
@@ -94,7 +94,7 @@ fn names_of_with_are_no_relations() {
         |_| (),
         expect![[r#"
             WITH flights AS (SELECT n FROM "bound"."16400:10" AS "flights" ("n")), b AS (SELECT n FROM flights) SELECT n FROM b, "pg_catalog"."pg_class" AS "pg_class" WHERE EXISTS (SELECT 1 FROM flights)
-            WITH flights AS (SELECT n FROM (SELECT "n" AS "n" FROM public."flights") AS "flights"), b AS (SELECT n FROM flights) SELECT n FROM b, "pg_catalog"."pg_class" AS "pg_class" WHERE EXISTS (SELECT 1 FROM flights)
+            WITH flights AS (SELECT n FROM (SELECT "n" AS "n" FROM "public"."flights") AS "flights"), b AS (SELECT n FROM flights) SELECT n FROM b, "pg_catalog"."pg_class" AS "pg_class" WHERE EXISTS (SELECT 1 FROM flights)
              WITH flights AS (SELECT n FROM flights), b AS (SELECT n FROM flights) SELECT n FROM b, "pg_catalog"."pg_class" AS "pg_class" WHERE EXISTS (SELECT 1 FROM flights);
             {16400: {10}}"#]],
     );

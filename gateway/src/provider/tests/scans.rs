@@ -478,6 +478,7 @@ async fn explain_tells_what_is_read() {
                     ->  KeyspanScan: cells('flights')
                             Access: full scan
                             Ranges: tenant span
+                            Whole span: no condition became a range of origin, the first part of the key
                             Families: plane(*)
                             Columns: family, timestamp, value
                             Pushed: family = plane AND timestamp >= 1356998400000000
@@ -497,6 +498,7 @@ async fn explain_tells_what_is_read() {
                     ->  KeyspanScan: raw('flights')
                             Access: full scan
                             Ranges: tenant span
+                            Whole span: no condition became a range of origin, the first part of the key
                             Families: plane(*)
                             Columns: dest, plane
                             Pushed: none

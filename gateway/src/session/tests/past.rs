@@ -249,7 +249,7 @@ async fn semantics_7_what_cannot_be_asked() {
         SELECT * FROM pg_class FOR SYSTEM_TIME AS OF now()
           0A000 FOR SYSTEM_TIME AS OF of a relation of the system is not supported
         SELECT * FROM pg_catalog.pg_class FOR SYSTEM_TIME AS OF now()
-          0A000 FOR SYSTEM_TIME AS OF of a relation that is not in the schema public is not supported
+          0A000 FOR SYSTEM_TIME AS OF of a relation that is not in a schema of users is not supported
         SELECT 1 FOR SYSTEM_TIME AS OF now()
           42601 syntax error at or near "FOR"
         INSERT INTO h FOR SYSTEM_TIME AS OF now() VALUES ('a', 1)
