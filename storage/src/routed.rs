@@ -13,6 +13,7 @@
 //! [`Store::table`] shows.
 
 mod down;
+mod load;
 
 pub use down::Down;
 
@@ -322,8 +323,13 @@ impl Store for RoutedStore {
 
     async fn load(&self, table: &TableName, columns: &[LoadColumn]) -> Result<Option<Box<dyn Load>>> {
         self.refuse_watched(table)?;
-        let (store, table) = self.store(table);
-        store.load(&table, columns).await
+        // Rows of servers are written by commits.
+        if self.there(table).is_some() {
+            return Ok(None);
+        }
+        let load = self.here.load(table, columns).await?;
+        let routed = self.routed().into_iter().collect();
+        Ok(load.map(|load| Box::new(load::RoutedLoad::new(load, routed)) as Box<dyn Load>))
     }
 
     async fn check_and_mutate(&self, table: &TableName, request: CheckAndMutate) -> Result<bool> {

@@ -68,7 +68,9 @@ impl Arguments {
 
     fn with_file(arguments: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
         let reads = arguments.get(1).and_then(|word| word.to_str()).is_some_and(|word| COMMANDS.contains(&word));
-        let file = match reads {
+        // Help comes whatever the file says, or if there is none.
+        let asks_for_help = arguments.iter().skip(2).any(|word| word == "--help" || word == "-h");
+        let file = match reads && !asks_for_help {
             true => named_file(&arguments).or_else(|| environment(ENVIRONMENT)).filter(|file| !file.is_empty()),
             false => None,
         };

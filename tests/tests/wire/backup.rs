@@ -184,8 +184,8 @@ async fn a_restore_into_a_bucket_with_another_store_is_refused() -> Result<()> {
     let output =
         keyspan().args(["check", "--store", text(&first)?, "--segments", &url]).envs(s3.environment()).output();
     assert!(output.await?.status.success());
-    // A store whose segments are in a bucket, served without it: that is a damage, not an empty table.
-    let (code, said, _) = run(&["check", "--store", text(&first)?]).await?;
-    assert!(code == 1 && said.contains("is damaged"), "{said}");
+    // A store whose segments are in a bucket, without it: neither an empty table nor a damage.
+    let (code, _, told) = run(&["check", "--store", text(&first)?]).await?;
+    assert!(code == 1 && told.contains("are at s3://segments/rows: say so with --segments"), "{told}");
     Ok(())
 }

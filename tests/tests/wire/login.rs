@@ -133,7 +133,7 @@ async fn wrong_passwords_are_answered_later_and_later() -> Result<()> {
 async fn log_ins_are_logged_without_passwords() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let serving = Serving::start_with(folder.path(), Some(PASSWORD), |command| {
-        command.env("KEYSPAN_LOG", "keyspan=info").env("NO_COLOR", "1");
+        command.env("KEYSPAN_LOG", "keyspan=info").env("KEYSPAN_LOG_FORMAT", "text");
     })
     .await?;
     connect(&serving.config(PASSWORD)).await?;
