@@ -21,7 +21,7 @@ pub(crate) enum FromText {
     /// From the plan cache.
     Cached(Prepared),
     /// Parsed, to be [prepared](Session::prepare_parsed).
-    Parsed(Parsed),
+    Parsed(Box<Parsed>),
 }
 
 /// A parsed statement.
@@ -81,7 +81,7 @@ impl Session {
         let mut cache = cache.filter(|_| statements.len() == 1);
         // What goes into the cache runs later, too.
         let runs = if cache.is_some() { Runs::Later } else { Runs::Now };
-        let parsed = |statement| FromText::Parsed(Parsed { statement, cache: cache.take(), runs });
+        let parsed = |statement| FromText::Parsed(Box::new(Parsed { statement, cache: cache.take(), runs }));
         Ok(statements.into_iter().map(parsed).collect())
     }
 
@@ -109,7 +109,7 @@ impl Session {
         if statements.len() > 1 {
             return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));
         }
-        let parsed = |statement| FromText::Parsed(Parsed { statement, cache, runs: Runs::Later });
+        let parsed = |statement| FromText::Parsed(Box::new(Parsed { statement, cache, runs: Runs::Later }));
         Ok(statements.pop().map(parsed))
     }
 

@@ -96,7 +96,7 @@ fn schemas(statement: &StatementContext, implicit: bool) -> Vec<String> {
         statement.path.lookup().filter(there).map(name).collect()
     } else {
         // The schema of temporary tables is listed only where the path names it.
-        statement.path.named().iter().cloned().filter(there).map(name).collect()
+        statement.path.named().iter().filter(|schema| there(schema)).cloned().map(name).collect()
     }
 }
 

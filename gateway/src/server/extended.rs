@@ -62,7 +62,7 @@ impl Connection {
         let prepared = match self.session.statement(sql, parsed, types)? {
             None => None,
             Some(FromText::Cached(prepared)) => Some(prepared),
-            Some(FromText::Parsed(parsed)) => Some(self.prepare_parsed(parsed, sql, &declared).await?),
+            Some(FromText::Parsed(parsed)) => Some(self.prepare_parsed(*parsed, sql, &declared).await?),
         };
         let wanted = prepared.as_ref().map_or(&[][..], |prepared| &prepared.parameters);
         let types: Vec<Type> = wanted

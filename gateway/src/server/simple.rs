@@ -82,7 +82,7 @@ impl Connection {
         let admitted = guard.admit(work.statement()).await?;
         let prepared = match work {
             FromText::Cached(prepared) => prepared,
-            FromText::Parsed(parsed) => guard.run(session.prepare_parsed(parsed, &[])).await??,
+            FromText::Parsed(parsed) => guard.run(session.prepare_parsed(*parsed, &[])).await??,
         };
         let outcome = guard.run(session.execute(&prepared, Vec::new())).await??;
         let tag = match outcome {
