@@ -150,11 +150,16 @@ pub fn tablespaces(statement: &StatementContext) -> Vec<Row> {
 /// The rows of `pg_settings`.
 pub fn settings(statement: &StatementContext) -> Vec<Row> {
     let set = |name: &str| statement.settings.get(name).cloned();
+    let kind = |value: &str| match value {
+        "on" | "off" => "bool",
+        value if value.parse::<i64>().is_ok() => "integer",
+        _ => "string",
+    };
     let own = |(name, value): (&String, &String)| {
         row! {
             "name" => name.clone(), "setting" => value.clone(), "category" => "Keyspan",
             "short_desc" => Settings::describe(name).map_or("", |(_, text)| text), "context" => "user",
-            "vartype" => "string", "source" => "session", "boot_val" => value.clone(), "reset_val" => value.clone(),
+            "vartype" => kind(value), "source" => "session", "boot_val" => value.clone(), "reset_val" => value.clone(),
         }
     };
     let of_postgres = |parameter: &'static Parameter| {
