@@ -1,9 +1,9 @@
 //! The heat of keys: how many rows, and of how many bytes, statements have read and written in which ranges of keys of
 //! which table, and when.
 //!
-//! The running minute is counted in a [`Sketch`](sketch::Sketch) for each table; all sketches together have at most
+//! The running minute is counted in a [`Sketch`] for each table; all sketches together have at most
 //! [`RANGES_MAX`] ranges. [`Heat::adapt`] splits what is hot, [`Heat::end_minute`] moves the counts into the
-//! [`History`](history::History), which keeps a month in coarser and coarser periods, and merges what is cold.
+//! [`History`], which keeps a month in coarser and coarser periods, and merges what is cold.
 //!
 //! Keys are those of the store, so that the ranges of a tenant are those within its span. What lies in a range that
 //! several tenants share, because there are more of them than ranges, is shown to none of them.

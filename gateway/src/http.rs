@@ -1,5 +1,5 @@
 //! What operators and their tools ask over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever
-//! restarts servers and sends clients to them, `/` for the [console](crate::console).
+//! restarts servers and sends clients to them, `/` for the [console].
 //!
 //! `/metrics` and what the console asks for name tenants, tables and keys, so that they want an operator's name and
 //! password (Basic), or the bearer token of a file. The others tell nothing but whether the server runs and takes
