@@ -87,7 +87,7 @@ same "one table by INSERT" "$folder/expected" "$folder/actual"
 owned dumped_to
 operator "GRANT CONNECT ON DATABASE dumped_to TO dumped_from"
 "$bin/pg_restore" --exit-on-error --username keyspan --dbname dumped_to "$folder/custom.dump"
-owner=$("${asked[@]}" --username keyspan --dbname dumped_to --command "SELECT relowner::regrole FROM pg_class WHERE relname = 'notes'")
+owner=$("${asked[@]}" --username keyspan --dbname dumped_to --command "SELECT relowner::regrole FROM pg_class WHERE oid = 'public.notes'::regclass")
 [[ $owner == dumped_from ]] || { echo "$version: the owner is $owner" >&2; exit 1; }
 echo "ok: $version, owners"
 

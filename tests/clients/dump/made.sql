@@ -25,7 +25,7 @@ CREATE SCHEMA "Odd Schema";
 CREATE TABLE sales.notes (id serial PRIMARY KEY, what text, CHECK (id > 0));
 CREATE TABLE "Odd Schema"."notes" (id int DEFAULT nextval('sales.notes_id_seq'), what text);
 CREATE SEQUENCE "Odd Schema".counter START 7;
-CREATE VIEW sales.both_notes AS SELECT s.id, s.what, n.body FROM sales.notes s JOIN public.notes n ON n.id = s.id;
+CREATE VIEW sales.both_notes AS SELECT s.id, s.what, o.amount FROM sales.notes s JOIN public.orders o ON o.id = s.id;
 CREATE VIEW names_of_sales AS SELECT both_notes.what FROM sales.both_notes;
 COMMENT ON SCHEMA sales IS 'what is sold';
 GRANT USAGE ON SCHEMA sales TO other;
