@@ -209,10 +209,27 @@ impl VisitorMut for Items<'_> {
             **root = Expr::CompoundIdentifier(vec![relation.clone(), column.clone()]);
             access_chain.remove(0);
         }
+        // The name of a field is no row, if a relation has the same name: `(f(x)).n FROM t n`.
+        if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+            for field in access_chain {
+                if let AccessExpr::Dot(Expr::Identifier(name)) = field {
+                    *field = AccessExpr::Dot(Expr::CompoundIdentifier(vec![name.clone()]));
+                }
+            }
+        }
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+            for field in access_chain {
+                if let AccessExpr::Dot(Expr::CompoundIdentifier(names)) = field
+                    && let [name] = names.as_slice()
+                {
+                    *field = AccessExpr::Dot(Expr::Identifier(name.clone()));
+                }
+            }
+        }
         if self.depth > 0 {
             return ControlFlow::Continue(());
         }
@@ -274,6 +291,8 @@ mod tests {
         // A column of that name comes first, and inner queries have names of their own.
         check("SELECT v FROM v", expect!["SELECT v FROM v"]);
         check("SELECT (SELECT t FROM s) FROM t", expect!["no row"]);
+        // Nor is the name of a field.
+        check("SELECT (f(t.k)).t FROM t", expect!["SELECT (f(t.k)).t FROM t"]);
         check(
             "SELECT *, u FROM t LEFT JOIN u ON true",
             expect!["the row of a relation of an outer join beside * is not supported"],
