@@ -457,7 +457,7 @@ fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
         Sql::AtArrow | Sql::ArrowAt if is_document(left, schema) || is_document(right, schema) => {
             planned::jsonb_contains()
         }
-        Sql::StringConcat if is_jsonb(left, schema) || is_jsonb(right, schema) => planned::jsonb_concat(),
+        Sql::StringConcat if joins_documents(left, right, schema) => planned::jsonb_concat(),
         Sql::Minus if is_jsonb(left, schema) => planned::jsonb_delete(),
         _ => return Ok(PlannerResult::Original(expr)),
     };
@@ -477,6 +477,21 @@ fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
 
 fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
     expr.to_field(schema).is_ok_and(|(_, field)| functions::json::kind(&field) == Some("jsonb"))
+}
+
+/// Whether `||` is that of jsonb: beside a text it is that of texts.
+fn joins_documents(left: &Expr, right: &Expr, schema: &DFSchema) -> bool {
+    let is_open = |side: &Expr| {
+        is_unknown(side)
+            || matches!(side, Expr::Placeholder(_))
+            || side.get_type(schema).is_ok_and(|data| data.is_null())
+    };
+    match (is_jsonb(left, schema), is_jsonb(right, schema)) {
+        (true, true) => true,
+        (true, false) => is_open(right),
+        (false, true) => is_open(left),
+        (false, false) => false,
+    }
 }
 
 fn is_document(expr: &Expr, schema: &DFSchema) -> bool {
