@@ -139,8 +139,8 @@ impl StatementContext {
         Err(rights::denied(&self.snapshot, tenant, sequence.id))
     }
 
-    /// Checks that the role may use the schema of a relation, by the newest catalog; `public` is looked at when rows are
-    /// read.
+    /// Checks that the role may use the schema of a relation, by the newest catalog; `public` is looked at when rows
+    /// are read.
     ///
     /// # Errors
     /// 42501.

@@ -57,8 +57,8 @@ pub struct ColumnarRequest {
     /// The [id](crate::KeyDecoder::id) of the decoder whose columns are requested; keys that it does not decode are
     /// then in the rest.
     pub key: Option<String>,
-    /// Whether row groups without these columns will do too: their parts have no [`key_columns`](ParquetPart::key_columns),
-    /// and the caller decodes the row keys.
+    /// Whether row groups without these columns will do too: their parts have no
+    /// [`key_columns`](ParquetPart::key_columns), and the caller decodes the row keys.
     pub or_row_key: bool,
     /// The state to read; `None` for the newest.
     pub pin: Option<Pin>,
@@ -129,8 +129,8 @@ impl ParquetPart {
         Self { span, ..self }
     }
 
-    /// Divides the row groups into those that have the columns of the key, which `has_key` tells by their index, and the
-    /// others.
+    /// Divides the row groups into those that have the columns of the key, which `has_key` tells by their index, and
+    /// the others.
     #[must_use]
     pub(crate) fn with_key(self, key_columns: Vec<String>, has_key: impl Fn(usize) -> bool) -> Vec<Self> {
         let (with, without): (Vec<_>, Vec<_>) = self.row_groups.iter().cloned().partition(|(at, _)| has_key(*at));

@@ -1,5 +1,5 @@
-//! Tables on servers: the routes of the store follow the snapshot, and what an interrupted statement left on a server is
-//! finished when the server can be reached.
+//! Tables on servers: the routes of the store follow the snapshot, and what an interrupted statement left on a server
+//! is finished when the server can be reached.
 //!
 //! The catalog is opened without asking any server. What is pending there stays so until
 //! [`Catalog::finish_servers`], which the background calls and tries again.
@@ -143,8 +143,8 @@ impl Catalog {
         }
     }
 
-    /// Drops the tables on servers that no snapshot shows: those of DROP TABLE, and what interrupted statements left. No
-    /// edit waits for the servers meanwhile.
+    /// Drops the tables on servers that no snapshot shows: those of DROP TABLE, and what interrupted statements left.
+    /// No edit waits for the servers meanwhile.
     ///
     /// # Errors
     /// Those of a server that cannot be reached, the first of several; the call can be repeated.

@@ -6,8 +6,8 @@
 //! the others    as in `delimited`
 //! ```
 //!
-//! Keys are not ordered as their parts are: `a!#` is before `a#`, and 10 before 9. All keys with the same first parts are
-//! adjacent all the same.
+//! Keys are not ordered as their parts are: `a!#` is before `a#`, and 10 before 9. All keys with the same first parts
+//! are adjacent all the same.
 
 use super::{
     KeyPart,

@@ -4,9 +4,9 @@
 //! file ──▶ keys and values with their lines ──▶ arguments before those of the command line ──▶ clap
 //! ```
 //!
-//! A key is the name of an option, with `_` for `-`. What it means, and what values it has, is the command line's to say,
-//! so that both are the same. The command line comes before the environment, and the environment before the file. What
-//! is wrong is told with the line, before anything is opened.
+//! A key is the name of an option, with `_` for `-`. What it means, and what values it has, is the command line's to
+//! say, so that both are the same. The command line comes before the environment, and the environment before the file.
+//! What is wrong is told with the line, before anything is opened.
 
 use crate::options::ServeOptions;
 use anyhow::{Context, Result, bail, ensure};

@@ -26,7 +26,8 @@ pub struct ServeOptions {
     pub store: PathBuf,
 
     /// A file with these options, in TOML: names with _ for -, such as `connections_max = 200`. The command line comes
-    /// before the environment, and the environment before the file. `keyspan config --print` shows one with all of them.
+    /// before the environment, and the environment before the file. `keyspan config --print` shows one with all of
+    /// them.
     #[arg(long, value_name = "FILE", env = "KEYSPAN_CONFIG")]
     pub config: Option<PathBuf>,
 
@@ -63,8 +64,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "DIR")]
     pub audit: Option<PathBuf>,
 
-    /// Where to answer over HTTP: / for the console, /metrics for Prometheus, /healthz, /readyz. Port 0 takes a free one;
-    /// the address in use is printed as "metrics on http://ADDR:PORT/metrics" [default: nowhere]
+    /// Where to answer over HTTP: / for the console, /metrics for Prometheus, /healthz, /readyz. Port 0 takes a free
+    /// one; the address in use is printed as "metrics on http://ADDR:PORT/metrics" [default: nowhere]
     ///
     /// The console and /metrics want an operator's name and password, or the token of --http-token. There is no
     /// encryption: listen on the loopback, or behind a proxy.

@@ -1,6 +1,7 @@
 //! Names of relations: their schema, and where a name without a schema is looked up.
 //!
-//! A database has the server's schemas, `public`, and what its users create ([`Schema`]). A [`RelationName`] is a name as a statement wrote it; a
+//! A database has the server's schemas, `public`, and what its users create ([`Schema`]). A [`RelationName`] is a name
+//! as a statement wrote it; a
 //! [`SearchPath`] says in which schemas one without a schema is looked up, in order: the setting `search_path`, with
 //! PostgreSQL's two that need not be named before it. `lookup::find`, in the gateway, is the one way from a name to a
 //! table or view of users; what DataFusion reads by name follows the same path (`query::schemas`).
@@ -228,7 +229,8 @@ pub const PG_CATALOG: &str = "pg_catalog";
 /// The schema of the SQL standard's relations.
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// How the schema of the table that a write reads and writes ends, and of such a table with its hidden keys as a column.
+/// How the schema of the table that a write reads and writes ends, and of such a table with its hidden keys as a
+/// column.
 const TARGETS: [&str; 2] = [" as target", " with keys"];
 
 /// The schema of the table that a write reads and writes, with its hidden keys as a column or without: of a schema's

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Constants become `$n`, behind the parameters that are there, as PostgreSQL's `pg_stat_statements` does; comments go,
-//! white space is one space. Lists of constants are one (`IN ($1 /*, ... */)`, as in PostgreSQL 18), rows of VALUES too:
-//! else each length of a list would be another statement. Whatever is not certain to be no constant is one: no value of a
-//! row gets out of here.
+//! white space is one space. Lists of constants are one (`IN ($1 /*, ... */)`, as in PostgreSQL 18), rows of VALUES
+//! too: else each length of a list would be another statement. Whatever is not certain to be no constant is one: no
+//! value of a row gets out of here.
 
 use std::{
     fmt::Write as _,
@@ -355,7 +355,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Anything that begins like a number: all of its letters and digits, so that `0x1F`, `1_000` and `12abc` are whole.
+    /// Anything that begins like a number: all of its letters and digits, so that `0x1F`, `1_000` and `12abc` are
+    /// whole.
     fn number(&mut self) -> Kind {
         let mut last = ' ';
         while let Some(c) = self.rest().chars().next() {

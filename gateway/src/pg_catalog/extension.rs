@@ -1,9 +1,9 @@
 //! The extension `keyspan`: what of a database is not the tenant's to define, and so nothing that `pg_dump` defines
 //! again.
 //!
-//! Shared tables, servers and the schema `keyspan` are its members. Its OID is one of those that PostgreSQL reserves for what
-//! comes with the server, so that dumps do not create it. `pg_dump` dumps the rows of an extension's tables where the
-//! extension asks for it (`extconfig`): here, with the setting `keyspan.dump_shared`.
+//! Shared tables, servers and the schema `keyspan` are its members. Its OID is one of those that PostgreSQL reserves
+//! for what comes with the server, so that dumps do not create it. `pg_dump` dumps the rows of an extension's tables
+//! where the extension asks for it (`extconfig`): here, with the setting `keyspan.dump_shared`.
 
 use super::{columns::Row, objects};
 use crate::pg_catalog::columns::row;

@@ -19,8 +19,8 @@
 //!
 //! Cells whose bytes are not a typed value of Parquet (arrays, numbers as text, JSON) have columns of bytes, which are
 //! decoded batch by batch. So have some columns that are typed elsewhere, in some files: in those of a time before the
-//! column had its type, and where private tables of other types share a segment ([`layouts`](keyspan_catalog::layouts)).
-//! Keys of private tables are decoded where a row group has others' rows, too.
+//! column had its type, and where private tables of other types share a segment
+//! ([`layouts`](keyspan_catalog::layouts)). Keys of private tables are decoded where a row group has others' rows, too.
 //!
 //! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
 //! `key_lookup`).

@@ -1,7 +1,7 @@
 //! The names that a statement can read: the database, its schemas, and the tables in them.
 //!
-//! One database, the session's own: `public`, and schemas that users created, hold the tables of the snapshot, `pg_temp`
-//! the session's own,
+//! One database, the session's own: `public`, and schemas that users created, hold the tables of the snapshot,
+//! `pg_temp` the session's own,
 //! `pg_catalog` and `information_schema` the relations of [`pg_catalog`], and `keyspan` what only the operator sees. A
 //! name without a schema is one of [`PATH`], which looks it up along the [search path](crate::pg::names::SearchPath).
 //! For tables as they were, [`as_of`] makes names of schemas; nothing can be registered, and there are no other names.

@@ -1,5 +1,5 @@
-//! What a statement counts for once it has ended: the statistics of the server, of its database and of its text, and the
-//! log of slow statements.
+//! What a statement counts for once it has ended: the statistics of the server, of its database and of its text, and
+//! the log of slow statements.
 
 use super::connection::Connection;
 use crate::{

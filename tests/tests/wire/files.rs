@@ -200,7 +200,8 @@ async fn segments_are_kept_in_a_bucket() -> Result<()> {
     assert_eq!(summary(&tenant(&serving).await?).await?, first);
     serving.signal(Signal::TERM).await?;
 
-    // Yesterday's folder beside today's bucket would remove what was flushed since; without the bucket it is not damaged.
+    // Yesterday's folder beside today's bucket would remove what was flushed since; without the bucket it is not
+    // damaged.
     let yesterday = Place { store: folder.path().join("yesterday"), segments: moved.segments };
     copy_folder(&moved.store, &yesterday.store)?;
     let serving = moved.serve().await?;

@@ -1,5 +1,5 @@
-//! `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_statements`, `pg_stat_progress_copy`: what was done is counted once,
-//! and a tenant sees its own.
+//! `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_statements`, `pg_stat_progress_copy`: what was done is counted
+//! once, and a tenant sees its own.
 
 use super::harness::{Harness, PASSWORD, error, rows};
 use anyhow::Result;
