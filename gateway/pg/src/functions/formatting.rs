@@ -45,7 +45,12 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                 ScalarValue::Time64Microsecond(Some(micros)) => time::written_span(0, 0, *micros, &template),
                 value if numeric::is_number(&value.data_type()) => {
                     let plain = text_output(value, &call.fields[0], call.options)?.unwrap_or_default();
-                    number::written(&plain, &template).map_err(external)?
+                    let kind = match value {
+                        ScalarValue::Float32(Some(value)) => number::Kind::single(*value),
+                        ScalarValue::Float64(Some(value)) => number::Kind::double(*value),
+                        _ => number::Kind::Exact,
+                    };
+                    number::written(&plain, kind, &template).map_err(external)?
                 }
                 _ => {
                     return Err(external(super::undefined(
@@ -63,8 +68,13 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             |call| {
                 let text = text_output(&call.values[0], &call.fields[0], call.options)?.unwrap_or_default();
                 let template = text_output(&call.values[1], &call.fields[1], call.options)?.unwrap_or_default();
-                let plain = number::read(&text, &template)?;
-                let exact = crate::codec::parse::exact(&plain).map_err(external)?;
+                if template.is_empty() {
+                    return Ok(ScalarValue::LargeBinary(None));
+                }
+                let read = number::read(&text, &template).map_err(external)?;
+                number::check_room(&read).map_err(external)?;
+                let exact = crate::codec::parse::exact(&read.plain).map_err(external)?;
+                let exact = number::shifted_back(exact, read.shift).map_err(external)?;
                 Ok(ScalarValue::LargeBinary(Some(exact.as_bytes().to_vec())))
             },
         ),
