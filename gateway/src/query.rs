@@ -367,6 +367,7 @@ pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Res
 async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
+    let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await;
     let typed = plan.and_then(|plan| {
@@ -375,6 +376,7 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
             .with_allow_dml(false)
             .with_allow_statements(false)
             .verify_plan(&plan)?;
+        names.check(&plan)?;
         crate::pg::plan::parameters::infer(crate::pg::plan::unions::typed(crate::pg::plan::materialized::shared(
             plan,
         )?)?)

@@ -15,6 +15,7 @@
 //! | where | symptom without it | upstream | test |
 //! |---|---|---|---|
 //! | `aggregates/min_max.rs` | `min`, `max` of floats forget NaN, infinities | [24432] | `postgres/extremes.slt` |
+//! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |
 //! | `query/unnest_keys.rs` | `unnest` keeps its input's key: ORDER BY loses columns | | `postgres/unnested.slt` |
 //! | `query/state.rs`, spill files | a repartitioning by way of files waits for ever | [24883] | `state/tests.rs` |
 //! | `query/state.rs`, file scans | file groups are cut by bytes once more, into empty streams | | |

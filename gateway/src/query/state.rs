@@ -102,6 +102,7 @@ fn make() -> SessionState {
             logical.push(Arc::new(null_equal_joins::AsFilter));
         }
         if rule.name() == PushDownFilter::new().name() {
+            logical.push(Arc::new(crate::pg::plan::whole_days::WholeDays));
             logical.push(Arc::new(CanonicalComparisons));
         }
         if rule.name() == SingleDistinct::default().name() {
@@ -111,6 +112,7 @@ fn make() -> SessionState {
         logical.push(rule);
     }
     logical.push(Arc::new(null_equal_joins::ByKeys::default()));
+    logical.push(Arc::new(crate::pg::plan::having_first::HavingFirst));
     logical.push(Arc::new(NarrowMaps));
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];

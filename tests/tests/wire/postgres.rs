@@ -245,11 +245,14 @@ files! { "tests/slt/postgres":
     merged_columns
     names
     nested_joins
+    number_templates
     numerics
+    outer_names
     parameters
     private_tables
     qualifiers
     questions
+    quoted_operands
     regexps
     relational
     schemas

@@ -1,9 +1,10 @@
 //! Columns that joins merge: `a JOIN b USING (k)` has one column `k`.
 //!
 //! DataFusion takes the left side's column for it. That is NULL where the right side alone has a row: for RIGHT and
-//! FULL joins the column is written out here, as the right side's or `coalesce(a.k, b.k)`, wherever the select means
-//! it, `*` included. And in WHERE DataFusion 55.2 finds it ambiguous whatever the join is, so that it gets a name
-//! there. What cannot be written out is refused.
+//! FULL joins the column is written out here, as the right side's or `coalesce(a.k, b.k)`, `*` included. And in WHERE
+//! DataFusion 55.2 finds it ambiguous whatever the join is, and in a subquery it takes the column of that name of the
+//! query around for it: so the column is written out wherever the select names it. What cannot be written out is
+//! refused where the join is RIGHT or FULL.
 
 use super::{build::call, walk::finish};
 use crate::error::{Result, SqlError};
@@ -39,27 +40,24 @@ pub(crate) fn rewrite(select: &mut Select) -> Result<()> {
     if let Some(filter) = &mut select.selection {
         replace(filter, &merged)?;
     }
-    let outer: Vec<Merged> = merged.into_iter().filter(|column| column.outer).collect();
-    if outer.is_empty() {
-        return Ok(());
-    }
+    let outer: Vec<&Merged> = merged.iter().filter(|column| column.outer).collect();
     let mut items = Vec::with_capacity(select.projection.len());
     for item in std::mem::take(&mut select.projection) {
         match item {
-            SelectItem::Wildcard(_) => items.extend(written_out(select, &outer)?),
+            SelectItem::Wildcard(_) if !outer.is_empty() => items.extend(written_out(select, &outer)?),
             SelectItem::UnnamedExpr(Expr::Identifier(name)) => {
-                let found = outer.iter().find(|column| is_same(&column.name, &name));
+                let found = merged.iter().find(|column| is_same(&column.name, &name));
                 items.push(match found {
                     Some(column) => SelectItem::ExprWithAlias { expr: column.expr.clone(), alias: name },
                     None => SelectItem::UnnamedExpr(Expr::Identifier(name)),
                 });
             }
             SelectItem::UnnamedExpr(mut expr) => {
-                replace(&mut expr, &outer)?;
+                replace(&mut expr, &merged)?;
                 items.push(SelectItem::UnnamedExpr(expr));
             }
             SelectItem::ExprWithAlias { mut expr, alias } => {
-                replace(&mut expr, &outer)?;
+                replace(&mut expr, &merged)?;
                 items.push(SelectItem::ExprWithAlias { expr, alias });
             }
             other => items.push(other),
@@ -67,12 +65,12 @@ pub(crate) fn rewrite(select: &mut Select) -> Result<()> {
     }
     select.projection = items;
     if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
-        groups.iter_mut().try_for_each(|group| replace(group, &outer))?;
+        groups.iter_mut().try_for_each(|group| replace(group, &merged))?;
     }
     if let Some(Distinct::On(on)) = &mut select.distinct {
-        on.iter_mut().try_for_each(|expr| replace(expr, &outer))?;
+        on.iter_mut().try_for_each(|expr| replace(expr, &merged))?;
     }
-    select.having.as_mut().map_or(Ok(()), |having| replace(having, &outer))
+    select.having.as_mut().map_or(Ok(()), |having| replace(having, &merged))
 }
 
 /// Writes merged columns out in the ORDER BY of a select. A name alone is that of an item of the list, if one has it.
@@ -165,13 +163,13 @@ fn merge(join: &Join, left: &[Option<Ident>], all: &mut Vec<Merged>) -> Result<(
 }
 
 /// The items of `*`.
-fn written_out(select: &Select, outer: &[Merged]) -> Result<Vec<SelectItem>> {
+fn written_out(select: &Select, outer: &[&Merged]) -> Result<Vec<SelectItem>> {
     let unknown =
         || SqlError::unsupported("* over a RIGHT or FULL JOIN USING and another table").with_hint("Name the columns.");
     let [from] = &select.from[..] else { return Err(unknown()) };
     let [join] = &from.joins[..] else { return Err(unknown()) };
     let names: Vec<String> = outer.iter().map(|column| column.name.to_string()).collect();
-    let column = |column: &Merged| SelectItem::ExprWithAlias { expr: column.expr.clone(), alias: column.name.clone() };
+    let column = |column: &&Merged| SelectItem::ExprWithAlias { expr: column.expr.clone(), alias: column.name.clone() };
     let mut items: Vec<SelectItem> = outer.iter().map(column).collect();
     for relation in [&from.relation, &join.relation] {
         let relation = name_of(relation).ok_or_else(unknown)?;
@@ -263,15 +261,15 @@ mod tests {
     fn what_joins_merge_is_written_out() {
         check(
             "SELECT k FROM a JOIN b USING (k) WHERE k = 1 ORDER BY k",
-            expect!["SELECT k FROM a JOIN b USING(k) WHERE b.k = 1 ORDER BY k"],
+            expect!["SELECT b.k AS k FROM a JOIN b USING(k) WHERE b.k = 1 ORDER BY k"],
         );
         check(
             "SELECT k FROM a LEFT JOIN b USING (k) WHERE K = 1",
-            expect!["SELECT k FROM a LEFT JOIN b USING(k) WHERE a.k = 1"],
+            expect!["SELECT a.k AS k FROM a LEFT JOIN b USING(k) WHERE a.k = 1"],
         );
         check(
             "SELECT k FROM a x LEFT JOIN b USING (k) JOIN c USING (k) WHERE k = 1",
-            expect!["SELECT k FROM a x LEFT JOIN b USING(k) JOIN c USING(k) WHERE c.k = 1"],
+            expect!["SELECT c.k AS k FROM a x LEFT JOIN b USING(k) JOIN c USING(k) WHERE c.k = 1"],
         );
         check(
             "SELECT *, k + 1 FROM a RIGHT JOIN b AS y USING (k, l) WHERE l = 1 ORDER BY k",
