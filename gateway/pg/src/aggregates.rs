@@ -167,7 +167,8 @@ impl SumAndAvg {
     /// The aggregate of numbers that are summed exactly here; `None` for others.
     fn exact(&self, arguments: &[FieldRef], distinct: bool) -> Option<ExactAggregate> {
         let [argument] = arguments else { return None };
-        self.kind().takes(argument.data_type()).then(|| ExactAggregate { kind: self.kind(), distinct })
+        let data = argument.data_type();
+        self.kind().takes(data).then(|| ExactAggregate::new(self.kind(), distinct, data))
     }
 
     /// The types of DataFusion's accumulator: of its argument and of its result.
@@ -249,7 +250,7 @@ impl AggregateUDFImpl for SumAndAvg {
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
         if let Some(exact) = self.exact(arguments.expr_fields, arguments.is_distinct) {
-            return !exact.distinct;
+            return !exact.is_distinct();
         }
         !of_intervals(arguments.expr_fields)
             && self

@@ -2,7 +2,8 @@
 //! `numeric_sum`, `numeric_avg` and `numeric_stddev_internal`.
 //!
 //! A [`Tally`] has the sum of values, for some that of their squares, how many there were, and the most digits after
-//! the point. While a sum fits in 128 bits it is added there.
+//! the point. While a sum fits in 128 bits it is added there. Values that all have the same digits after the point need
+//! no more than a sum and a count: [`plain`].
 
 use super::passes;
 use crate::{
@@ -25,6 +26,10 @@ use datafusion::{
 use keyspan_catalog::value::exact::Exact;
 use num_bigint::BigInt;
 use std::{collections::HashMap, sync::Arc};
+
+mod plain;
+
+use plain::Plain;
 
 /// Digits of a decimal whose sums DataFusion's own accumulators hold, for ten milliards of rows.
 const SAFE_DIGITS: u8 = 28;
@@ -83,11 +88,10 @@ impl Kind {
 
     fn of(self, tally: &Tally, count: u64) -> Decimal {
         let sum = tally.sum.decimal();
-        let count = Decimal::new(count, 0);
         match self {
-            Self::Sum => sum,
-            Self::Avg => sum.over(&count, sum.quotient_scale(&count)),
+            Self::Sum | Self::Avg => self.of_sum(sum, count),
             Self::Spread { sample, root } => {
+                let count = Decimal::new(count, 0);
                 // (n Σx² − (Σx)²) / (n (n − 1)), or / n².
                 let squares = tally.squares.as_ref().map(|squares| squares.decimal());
                 let spread = count.times(&squares.unwrap_or_else(|| Decimal::new(0, 0))).minus(&sum.times(&sum));
@@ -101,6 +105,17 @@ impl Kind {
                 if root { power::root(&variance, scale) } else { variance }
             }
         }
+    }
+}
+
+impl Kind {
+    /// The sum itself, or the average.
+    fn of_sum(self, sum: Decimal, count: u64) -> Decimal {
+        if self == Self::Sum {
+            return sum;
+        }
+        let count = Decimal::new(count, 0);
+        sum.over(&count, sum.quotient_scale(&count))
     }
 }
 
@@ -260,13 +275,26 @@ fn each(values: &ArrayRef, mut take: impl FnMut(usize, &dyn Fn(&mut Tally))) {
 /// An aggregate of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExactAggregate {
-    pub(crate) kind: Kind,
-    pub(crate) distinct: bool,
+    kind: Kind,
+    distinct: bool,
+    plain: Option<Plain>,
 }
 
 impl ExactAggregate {
+    /// That of values of a type.
+    pub(crate) fn new(kind: Kind, distinct: bool, data: &DataType) -> Self {
+        Self { kind, distinct, plain: if distinct { None } else { Plain::of(kind, data) } }
+    }
+
+    pub(crate) fn is_distinct(self) -> bool {
+        self.distinct
+    }
+
     /// The columns of a state.
     pub(crate) fn state_fields(self, name: &str) -> Vec<FieldRef> {
+        if let Some(plain) = self.plain {
+            return plain.state_fields(name);
+        }
         if self.distinct {
             let list = DataType::List(Arc::new(Field::new_list_field(EXACT, true)));
             return vec![Arc::new(Field::new(format!("{name}[values]"), list, true))];
@@ -279,6 +307,9 @@ impl ExactAggregate {
     }
 
     pub(crate) fn one(self) -> Box<dyn Accumulator> {
+        if let Some(plain) = self.plain {
+            return plain.one();
+        }
         if self.distinct {
             return Box::new(Distinct { kind: self.kind, seen: HashMap::new(), bytes: 0 });
         }
@@ -286,6 +317,9 @@ impl ExactAggregate {
     }
 
     pub(crate) fn many(self) -> Box<dyn GroupsAccumulator> {
+        if let Some(plain) = self.plain {
+            return plain.many();
+        }
         Box::new(Many { to: self, tallies: Vec::new() })
     }
 
@@ -536,10 +570,10 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(kind: Kind, values: &ArrayRef, expected: Expect) {
-        let mut one = ExactAggregate { kind, distinct: false }.one();
+        let mut one = ExactAggregate::new(kind, false, values.data_type()).one();
         one.update_batch(&[Arc::clone(values)]).unwrap();
         // By way of a state too.
-        let mut other = ExactAggregate { kind, distinct: false }.one();
+        let mut other = ExactAggregate::new(kind, false, values.data_type()).one();
         let state: Vec<_> = one.state().unwrap().iter().map(|state| state.to_array().unwrap()).collect();
         other.merge_batch(&state).unwrap();
         let shown = |value: ScalarValue| match value {

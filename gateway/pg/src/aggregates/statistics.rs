@@ -276,7 +276,7 @@ impl Statistic {
     fn exact(&self, arguments: &[FieldRef], distinct: bool) -> Option<ExactAggregate> {
         let [argument] = arguments else { return None };
         let kind = self.kind.exact().filter(|kind| kind.takes(argument.data_type()))?;
-        Some(ExactAggregate { kind, distinct })
+        Some(ExactAggregate::new(kind, distinct, argument.data_type()))
     }
 }
 

@@ -26,6 +26,7 @@ use datafusion::{
         expr::{AggregateFunction, InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
+    scalar::ScalarValue,
     sql::sqlparser::ast::BinaryOperator as Sql,
 };
 use std::sync::Arc;
@@ -126,6 +127,12 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
         };
     }
     let function = functions::operator(op)?;
+    if let Some((left, right)) = with_written_digits(left, a, right, b) {
+        let types =
+            (literal_digits(&left).unwrap_or_else(|| a.clone()), literal_digits(&right).unwrap_or_else(|| b.clone()));
+        let computed = operation(op, &left, &types.0, &right, &types.1);
+        return Some(computed.unwrap_or_else(|| binary_expr(left, op, right)));
+    }
     match numeric::arithmetic(op, a, b) {
         Some(DataType::Decimal128(..)) => None,
         Some(DataType::Decimal256(..)) => {
@@ -143,6 +150,34 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
             Some(binary_expr(wide(left, a)?, op, wide(right, b)?))
         }
         _ => Some(function.call(vec![left.clone(), right.clone()])),
+    }
+}
+
+/// Whole numbers that are written out beside a decimal, as decimals of the digits that they have: `1 - discount` needs
+/// one digit more than `discount`, not those of all integers.
+fn with_written_digits(left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<(Expr, Expr)> {
+    let written = |side: &Expr| {
+        let number = match side {
+            Expr::Literal(ScalarValue::Int16(Some(number)), _) => i64::from(*number),
+            Expr::Literal(ScalarValue::Int32(Some(number)), _) => i64::from(*number),
+            Expr::Literal(ScalarValue::Int64(Some(number)), _) => *number,
+            _ => return None,
+        };
+        let digits = u8::try_from(number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1).ok()?;
+        Some(Expr::Literal(ScalarValue::Decimal128(Some(number.into()), digits, 0), None))
+    };
+    match (numeric::is_decimal(a), numeric::is_decimal(b)) {
+        (true, false) => Some((left.clone(), written(right)?)),
+        (false, true) => Some((written(left)?, right.clone())),
+        _ => None,
+    }
+}
+
+/// The type of a decimal that is written out.
+fn literal_digits(side: &Expr) -> Option<DataType> {
+    match side {
+        Expr::Literal(value @ ScalarValue::Decimal128(..), _) => Some(value.data_type()),
+        _ => None,
     }
 }
 
