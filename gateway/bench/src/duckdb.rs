@@ -15,6 +15,7 @@ const DUCKDB: &str = "
 import json, sys, time
 import duckdb
 table = duckdb.connect(sys.argv[1])
+table.execute('SET enable_progress_bar = false')
 print(json.dumps({'version': duckdb.__version__}), flush=True)
 for line in sys.stdin:
     sql, wanted = json.loads(line)

@@ -25,6 +25,7 @@ mod referenced_names;
 pub mod relation_columns;
 pub mod rewrite;
 pub mod row_comparison;
+pub mod row_in_query;
 mod samples;
 pub mod set_returning;
 mod times;

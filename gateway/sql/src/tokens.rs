@@ -94,8 +94,7 @@ impl<'a> TokenReader<'a> {
                 Token::RParen => depth = depth.saturating_sub(1),
                 _ => {}
             }
-            forms::simplify(&mut current, &token.token);
-            current.push(token);
+            forms::push(&mut current, token);
         }
         push(&mut current, None)?;
         if statements.is_empty() {

@@ -221,15 +221,45 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
-/// Quoted texts that are compared.
+/// Quoted texts that are compared, or computed with.
 fn literals(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-    if !is_comparison(&expr.op) {
-        return Ok(PlannerResult::Original(expr));
-    }
     let RawBinaryExpr { op, left, right } = expr;
-    let left = beside(left, &right, schema);
-    let right = beside(right, &left, schema);
+    let (left, right) = if is_comparison(&op) {
+        let left = beside(left, &right, schema);
+        let right = beside(right, &left, schema);
+        (left, right)
+    } else {
+        let left = operand(&op, left, &right, schema);
+        let right = operand(&op, right, &left, schema);
+        (left, right)
+    };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+fn is_arithmetic(op: &Sql) -> bool {
+    matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo)
+}
+
+/// A quoted text that is computed with: PostgreSQL takes it for the type of the other side where the operator has two
+/// of one type, and for a number beside an interval. Numerics of the exact form and sums of times follow in steps below.
+fn operand(op: &Sql, side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    if !is_unknown(&side) || is_unknown(other) || !(is_arithmetic(op) || is_bitwise(op)) {
+        return side;
+    }
+    let Ok(data) = literal(other).as_ref().unwrap_or(other).get_type(schema) else { return side };
+    let data = match data {
+        data if data.is_integer() => data,
+        data if data.is_floating() && is_arithmetic(op) => data,
+        DataType::Interval(_) if matches!(op, Sql::Multiply | Sql::Divide) => DataType::Float64,
+        data @ (DataType::Date32 | DataType::Timestamp(..)) if matches!(op, Sql::Minus) => data,
+        _ => return side,
+    };
+    Expr::Cast(Cast::new(Box::new(side), data))
+}
+
+fn is_bitwise(op: &Sql) -> bool {
+    matches!(op, Sql::BitwiseAnd | Sql::BitwiseOr | Sql::PGBitwiseXor)
+        || matches!(op, Sql::PGBitwiseShiftLeft | Sql::PGBitwiseShiftRight)
 }
 
 /// `a ^ b`, of floats, or with a numeric exactly.
@@ -255,10 +285,8 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
 /// Whole numbers in arithmetic.
 fn integers(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
-    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo)
-        || matches!(op, Sql::BitwiseAnd | Sql::BitwiseOr | Sql::PGBitwiseXor)
-        || matches!(op, Sql::PGBitwiseShiftLeft | Sql::PGBitwiseShiftRight);
-    let (left, right) = if counts { narrowed(left, right, schema) } else { (left, right) };
+    let (left, right) =
+        if is_arithmetic(&op) || is_bitwise(&op) { narrowed(left, right, schema) } else { (left, right) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
@@ -287,7 +315,7 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     let (left, right) = (settled(left)?, settled(right)?);
     let left = typed_beside(left, &right, schema);
     let right = typed_beside(right, &left, schema);
-    let counts = matches!(op, Sql::Plus | Sql::Minus | Sql::Multiply | Sql::Divide | Sql::Modulo);
+    let counts = is_arithmetic(&op);
     let read = |side: Expr, other: &Expr| match other.get_type(schema) {
         Ok(data) if counts && is_unknown(&side) && numeric::is_numeric(&data) => {
             Expr::Cast(Cast::new(Box::new(side), numeric::EXACT))

@@ -9,7 +9,7 @@
 use super::{
     build::call,
     calls, column_names, counted_rows, counted_sets, documents, order_by, records, recursion, referenced_names,
-    row_comparison, samples, set_returning, using_columns, values,
+    row_comparison, row_in_query, samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
 };
 use crate::{
@@ -69,11 +69,14 @@ pub static EXPAND: Walk = Walk {
         }),
         Rule::new("counted rows", counted_rows::rewrite),
         Rule::new("set_returning", set_returning::rewrite),
+        // Before the rule of that name of expressions, which has a longer form.
+        Rule::new("row_in_query", row_in_query::in_conditions),
     ],
     relations: &[Rule::new("samples", samples::rewrite)],
     exprs_down: &[
         // Before `calls`, which has the form of comparisons with a subquery.
         Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
+        Rule::new("row_in_query", |expr| replace(expr, row_in_query::rewritten)),
         Rule::new("rows that are NULL", |expr| replace(expr, |expr| Ok(records::tested(expr)))),
         Rule::new("calls", |expr| replace(expr, calls::rewritten)),
     ],
@@ -395,8 +398,10 @@ mod tests {
                 select: labels
                 select: counted rows
                 select: set_returning
+                select: row_in_query
                 relation: samples
                 expr down: row_comparison
+                expr down: row_in_query
                 expr down: rows that are NULL
                 expr down: calls"#]],
         );

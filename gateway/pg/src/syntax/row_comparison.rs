@@ -52,7 +52,9 @@ fn is_comparison(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr> {
+/// # Errors
+/// 42601 for rows of different lengths.
+pub(crate) fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr> {
     if left.len() != right.len() {
         return Err(SqlError::syntax("unequal number of entries in row expressions"));
     }

@@ -3,11 +3,79 @@
 use super::is_word;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Simplifies the end of the tokens, before the next one.
-pub(super) fn simplify(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
-    unqualify_form(tokens, next);
-    unqualify_operator(tokens, next);
-    without_only(tokens, next);
+/// Adds a token, and simplifies what the last ones are together.
+pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
+    unqualify_form(tokens, &next.token);
+    unqualify_operator(tokens, &next.token);
+    without_only(tokens, &next.token);
+    interval_of_frame(tokens, &next.token);
+    without_exclude_no_others(tokens, &next.token);
+    if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
+        tokens.push(next);
+    }
+}
+
+/// A quoted text on a line behind that of another is the rest of it, as the standard has it. Gives whether it was added.
+fn continues_text(tokens: &mut [TokenWithSpan], next: &TokenWithSpan) -> bool {
+    if let Some(TokenWithSpan { token: Token::SingleQuotedString(text), span }) = tokens.last_mut()
+        && let Token::SingleQuotedString(rest) = &next.token
+        && next.span.start.line > span.end.line
+    {
+        text.push_str(rest);
+        span.end = next.span.end;
+        return true;
+    }
+    false
+}
+
+/// `ORDER BY a USING >` as `ORDER BY a DESC`. Gives whether it was the sign.
+fn orders_using(tokens: &mut [TokenWithSpan], next: &Token) -> bool {
+    let word = match next {
+        Token::Lt => "ASC",
+        Token::Gt => "DESC",
+        _ => return false,
+    };
+    match tokens.last_mut() {
+        Some(last) if is_word(Some(&last.token), "using") => {
+            last.token = Token::make_keyword(word);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// `trim(BOTH FROM a)` as `trim(BOTH a)`. Gives whether it was that FROM.
+fn trims_blanks(tokens: &[TokenWithSpan], next: &Token) -> bool {
+    is_word(Some(next), "from")
+        && matches!(tokens, [.., trim, open, side]
+            if is_word(Some(&trim.token), "trim")
+                && open.token == Token::LParen
+                && ["both", "leading", "trailing"].iter().any(|word| is_word(Some(&side.token), word)))
+}
+
+/// `'1 day'::interval PRECEDING` as `INTERVAL '1 day' PRECEDING`.
+fn interval_of_frame(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    if ["preceding", "following"].iter().any(|word| is_word(Some(next), word))
+        && let [.., text, cast, name] = tokens.as_mut_slice()
+        && matches!(text.token, Token::SingleQuotedString(_))
+        && cast.token == Token::DoubleColon
+        && is_word(Some(&name.token), "interval")
+    {
+        std::mem::swap(text, name);
+        tokens.remove(tokens.len() - 2);
+    }
+}
+
+/// `EXCLUDE NO OTHERS` at the end of a frame, which says nothing.
+fn without_exclude_no_others(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    if *next == Token::RParen
+        && let [.., exclude, no, others] = tokens.as_slice()
+        && is_word(Some(&exclude.token), "exclude")
+        && is_word(Some(&no.token), "no")
+        && is_word(Some(&others.token), "others")
+    {
+        tokens.truncate(tokens.len() - 3);
+    }
 }
 
 /// Functions with a call syntax of their own in SQL, which sqlparser knows without a schema only.
