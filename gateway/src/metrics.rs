@@ -12,7 +12,7 @@ use crate::{
     shares::{Share, usage::Amounts},
     statistics::{BOUNDS_MICROS, Kind},
 };
-use keyspan_storage::inspect::{CompactionState, Inspection, SegmentKind};
+use keyspan_storage::inspect::{CompactionState, Inspection, RequestInfo, SegmentKind};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 /// Tenants whose usage is told.
@@ -224,7 +224,25 @@ fn store(page: &mut Page, instance: &Instance, inside: &Inspection) {
     page.labelled(label("keyspan_cache_misses_total"), Type::Counter, help, of(|cache| cache.1.misses));
     page.labelled(label("keyspan_cache_bytes"), Type::Gauge, "Bytes in a cache.", of(|cache| cache.2));
     page.labelled(label("keyspan_cache_max_bytes"), Type::Gauge, "Bytes that may be.", of(|cache| cache.3));
+    requests(page, inside);
     segments(page, instance, inside);
+}
+
+fn requests(page: &mut Page, inside: &Inspection) {
+    if inside.requests.is_empty() {
+        return;
+    }
+    type Of = fn(&RequestInfo) -> u64;
+    let metrics: [(&str, &str, Of); 3] = [
+        ("requests", "Requests to the object store of the segments, retries not counted.", |info| info.requests),
+        ("failures", "Those that failed after all retries.", |info| info.failures),
+        ("bytes", "Bytes of objects that were read or written.", |info| info.bytes),
+    ];
+    for (what, help, of) in metrics {
+        let name = format!("keyspan_object_store_{what}_total");
+        let values = inside.requests.iter().map(|info| (info.kind.name(), of(info)));
+        page.labelled((&name, "kind"), Type::Counter, help, values);
+    }
 }
 
 fn segments(page: &mut Page, instance: &Instance, inside: &Inspection) {

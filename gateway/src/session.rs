@@ -91,7 +91,7 @@ pub struct Session {
     pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
-    /// The outline of the plan that runs, where slow statements are logged.
+    /// The outline of the plan that runs, or ran last.
     outline: Arc<Mutex<String>>,
     /// What its database may take of the server.
     share: Arc<Share>,

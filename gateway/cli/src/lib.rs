@@ -251,7 +251,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         ..ServerOptions::new(opened.instance.clone())
     })
     .await?;
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     print_notices(&server, &opened, &password, &options)?;
     if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
         let shown = Box::pin(demo::show(server.address(), password.text()?, passwords)).await;
@@ -261,6 +261,17 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         if demo.exit || shown.is_err() {
             server.shutdown().await.context("cannot close the store")?;
             return shown.map(drop);
+        }
+        if let Some(mut psql) = demo::psql(server.address(), passwords) {
+            // Ctrl-C on the terminal is for psql while it runs.
+            tokio::select! {
+                _ = psql.wait() => signals = Signals::new()?,
+                () = signals.terminated() => {
+                    drop(psql);
+                    return server.shutdown().await.context("cannot close the store");
+                }
+            }
+            writeln!(stdout(), "The demo serves on, at {}: Ctrl-C ends it.", server.address())?;
         }
     }
     wait(server, signals, (&opened.instance, options, values)).await

@@ -9,17 +9,18 @@ use super::{
     cluster::{self, OPERATOR_DATABASE},
     columns::{Cell, Row},
     objects::{count, index_oid, key_name, keyed_tables, schema_name},
+    sizes,
 };
 use crate::{
     activity::Activity,
     context::StatementContext,
     pg::{
         error::{SqlError, SqlState},
-        functions::{RowFunction, int_of, text, text_of},
+        functions::{RowFunction, int_of, text},
     },
     pg_catalog::{columns::row, functions::row_function},
     shares::{Share, work::TableWork},
-    statistics::statements::Entry,
+    statistics::{slow::Slow, statements::Entry},
 };
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::{
@@ -114,10 +115,14 @@ fn work_of(share: Option<&Arc<Share>>, table: &Table) -> Arc<TableWork> {
 /// The rows of `pg_stat_all_tables` and its kin.
 pub(super) fn tables(statement: &StatementContext) -> Vec<Row> {
     let share = own_share(statement);
-    let one = |table: &Arc<Table>| {
+    let one = |(at, table): (usize, &Arc<Table>)| {
         let work = work_of(share.as_ref(), table);
+        // A store that fails tells its size to nobody, and the other columns stay of use.
+        let measured = if at < sizes::MEASURED_MAX { sizes::measure(statement, table).ok().flatten() } else { None };
+        let live = measured.map(|span| span.rows).or_else(|| Some(sizes::known(statement, table.id)?.0));
         row! {
             "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
+            "n_live_tup" => live.map(count), "n_dead_tup" => measured.map(|span| count(span.dead_rows)),
             "seq_scan" => count(work.scans.get()), "seq_tup_read" => count(work.scanned_rows.get()),
             "idx_scan" => count(work.key_scans.get()), "idx_tup_fetch" => count(work.key_rows.get()),
             "n_tup_ins" => count(work.inserted.get()), "n_tup_upd" => count(work.updated.get()),
@@ -125,7 +130,7 @@ pub(super) fn tables(statement: &StatementContext) -> Vec<Row> {
             "autovacuum_count" => 0_i64, "analyze_count" => 0_i64, "autoanalyze_count" => 0_i64,
         }
     };
-    statement.tables().map(one).collect()
+    statement.tables().enumerate().map(one).collect()
 }
 
 /// The rows of `pg_stat_all_indexes` and its kin: of primary keys.
@@ -198,6 +203,20 @@ pub(super) fn statements_info(statement: &StatementContext) -> Vec<Row> {
     vec![row! { "dealloc" => count(instance.statistics.texts.deallocated()) }]
 }
 
+/// The rows of `keyspan.slow_statements`, the latest first: for operators.
+pub(super) fn slow(statement: &StatementContext) -> Vec<Row> {
+    let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
+    let one = |slow: &Arc<Slow>| {
+        row! {
+            "ended_at" => Cell::Micros(slow.ended_micros), "database" => slow.database.clone(),
+            "role" => slow.role.clone(), "pid" => slow.process_id, "duration_ms" => slow.took.as_secs_f64() * 1e3,
+            "rows" => count(slow.rows), "statement" => slow.text.clone(),
+            "plan" => Some(slow.plan.clone()).filter(|plan| !plan.is_empty()),
+        }
+    };
+    instance.statistics.slow.all().iter().map(one).collect()
+}
+
 /// The rows of `pg_stat_progress_copy`: those of one's own sessions, of all for an operator.
 pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     let Some((instance, rows)) = statement.instance.as_ref().zip(statement.rows.as_ref()) else { return Vec::new() };
@@ -217,9 +236,9 @@ pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     instance.activities.all().into_iter().filter(seen).filter_map(one).collect()
 }
 
-/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_database_size()`,
-/// `pg_stat_get_last_vacuum_time()` and its kin.
-pub(super) fn functions() -> [RowFunction; 8] {
+/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_stat_get_last_vacuum_time()` and its
+/// kin.
+pub(super) fn functions() -> [RowFunction; 7] {
     [
         row_function("pg_stat_reset", 0..=0, DataType::Utf8View, |_, statement| {
             check_may_reset(statement, "pg_stat_reset")?;
@@ -253,25 +272,6 @@ pub(super) fn functions() -> [RowFunction; 8] {
         row_function("pg_stat_clear_snapshot", 0..=0, DataType::Utf8View, |_, _| Ok(text("")))
             .with_volatility(Volatility::Volatile)
             .returning("void"),
-        row_function("pg_database_size", 1..=1, DataType::Int64, |values, statement| {
-            let all = cluster::databases(statement);
-            let found = match int_of(&values[0]) {
-                Some(oid) => all.into_iter().find(|(own, _)| i64::from(*own) == oid),
-                None => {
-                    let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::Int64(None)) };
-                    let found = all.into_iter().find(|(_, own)| *own == name);
-                    Some(found.ok_or_else(|| {
-                        let message = format!("database \"{name}\" does not exist");
-                        external(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
-                    })?)
-                }
-            };
-            let share = statement.instance.as_ref().zip(found).map(|(of, (oid, _))| of.shares.of(tenant_of(oid)));
-            // Before the first measurement, which comes within a minute of the start, nothing is known.
-            let stored = share.map(|share| share.stored().map_or(0, |stored| stored.bytes));
-            Ok(ScalarValue::Int64(stored.map(count)))
-        })
-        .with_volatility(Volatility::Volatile),
         // Nothing is vacuumed or analysed.
         never("pg_stat_get_last_vacuum_time"),
         never("pg_stat_get_last_autovacuum_time"),

@@ -1,10 +1,13 @@
-//! What a statement counts for once it has ended: the statistics of the server, of its database and of its text, and
-//! the log of slow statements.
+//! What a statement counts for once it has ended: the statistics of the server, of its database and of its text, the
+//! slow statements that are shown, and their log.
 
 use super::connection::Connection;
 use crate::{
     session::Prepared,
-    statistics::Kind,
+    statistics::{
+        Kind,
+        slow::{SLOW_LEAST, Slow},
+    },
     wire::transaction_status::TransactionStatus::{self, Idle},
 };
 use std::time::{Duration, Instant};
@@ -19,6 +22,8 @@ pub(super) struct Begun {
 impl Connection {
     /// Begins to count a statement.
     pub(super) fn begun(&self, kind: Kind) -> Begun {
+        // The plan of the statement before, if that did not say it itself.
+        self.session.take_outline();
         Begun { at: Instant::now(), kind, status: self.session.transaction_status() }
     }
 
@@ -42,29 +47,43 @@ impl Connection {
             if let Some(entry) = session.entry_of(prepared, text) {
                 instance.statistics.texts.executed(&entry, took, rows);
             }
-            self.log_slow(prepared, took, rows);
+            self.note_slow(prepared, took, rows);
         }
     }
 
-    /// Writes a statement that took long to the log: without its constants, and with the outline of its plan.
-    fn log_slow(&self, prepared: &Prepared, took: Duration, rows: u64) {
+    /// Keeps a statement that took long, and writes it to the log if that is asked for: without its constants, and with
+    /// the outline of its plan.
+    fn note_slow(&self, prepared: &Prepared, took: Duration, rows: u64) {
         let session = &self.session;
-        if session.log_min_duration().is_none_or(|least| took < least) {
+        let log_min = session.log_min_duration();
+        if took < log_min.unwrap_or(SLOW_LEAST) {
             return;
         }
-        let text = prepared.normal();
-        let plan = session.take_outline();
-        tracing::info!(
-            target: "keyspan::slow",
-            user = session.identity.role,
-            database = session.identity.database,
-            pid = session.process_id,
-            duration_ms = took.as_secs_f64() * 1e3,
+        let slow = Slow {
+            ended_micros: self.hub.instance.clock.now_micros(),
+            tenant: session.identity.rows.oid(),
+            database: session.identity.database.clone(),
+            role: session.identity.role.clone(),
+            process_id: session.process_id,
+            took,
             rows,
-            statement = text.map_or("", |text| text.text.as_str()),
-            plan,
-            "slow statement"
-        );
+            text: prepared.normal().map_or_else(String::new, |normal| normal.text.clone()),
+            plan: session.take_outline(),
+        };
+        if log_min.is_some() {
+            tracing::info!(
+                target: "keyspan::slow",
+                user = slow.role,
+                database = slow.database,
+                pid = slow.process_id,
+                duration_ms = took.as_secs_f64() * 1e3,
+                rows,
+                statement = slow.text,
+                plan = slow.plan,
+                "slow statement"
+            );
+        }
+        self.hub.instance.statistics.slow.add(slow);
     }
 
     /// Counts several statements that were one transaction without BEGIN.
