@@ -112,7 +112,7 @@ pub fn page(instance: &Instance, connections_max: usize) -> String {
 }
 
 fn connections(page: &mut Page, instance: &Instance, connections_max: usize) {
-    let statistics = &instance.statistics;
+    let (statistics, traces) = (&instance.statistics, &instance.traces);
     let mut states: BTreeMap<&str, usize> =
         ["active", "idle", "idle in transaction", "idle in transaction (aborted)"].map(|state| (state, 0)).into();
     let all = instance.activities.all();
@@ -136,6 +136,8 @@ fn connections(page: &mut Page, instance: &Instance, connections_max: usize) {
         ("keyspan_received_bytes_total", "Bytes that clients have sent.", &statistics.bytes_received),
         ("keyspan_sent_bytes_total", "Bytes that clients were sent.", &statistics.bytes_sent),
         ("keyspan_sent_rows_total", "Rows that clients were sent.", &statistics.rows_sent),
+        ("keyspan_spans_sent_total", "Spans that the collector of traces has taken.", &traces.sent),
+        ("keyspan_spans_dropped_total", "Spans that it did not take, or that found no place.", &traces.dropped),
     ] {
         page.single(name, Type::Counter, help, counter.get());
     }

@@ -232,7 +232,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
     let access = options.access_rules()?;
-    let http = options.http_options()?;
+    let (http, traces) = (options.http_options()?, options.collector()?);
     let opened = Box::pin(open::open(&options)).await?;
     set_log_min_duration(&opened.instance, &options);
     let password = password::ensure(&opened.instance.catalog, &options.store).await?;
@@ -245,6 +245,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         tls: options.tls(),
         access,
         http,
+        traces,
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
         data_directory: Some(options.store.clone()),

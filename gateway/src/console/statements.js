@@ -25,7 +25,7 @@ const loop = new Loop(async (isCurrent) => {
     ["database", (one) => one.database],
     ["role", (one) => one.role],
     ["took", (one) => millis(one.millis), "number"],
-    ["rows", (one) => number(one.rows), "number"],
+    ["rows", (one) => (one.error ? `error ${one.error}` : number(one.rows)), "number"],
     ["statement and plan", withPlan, "text"],
   ], found.slow, "None yet.");
 }, MILLIS);

@@ -13,7 +13,7 @@ const ofUnit = (value, unit) => {
 
 // `connections 20, stored 1 GB`; a bar where it is known how much of it is used.
 function quotas(one) {
-  const used = { connections: one.connections, stored: one.stored_bytes };
+  const used = { connections: one.connections, stored: one.quota_bytes };
   const said = one.quotas.map(([name, value, unit]) => {
     if (value === null) return element("span", name, "quota");
     const text = `${name} ${ofUnit(value, unit)}`;

@@ -53,6 +53,8 @@ pub(crate) fn tenants(instance: &Instance, find: &str) -> Value {
             "rows_written": used.rows_written, "bytes_written": used.bytes_written,
             "busy_millis": used.busy_nanos / 1_000_000, "refusals": used.refusals,
             "dryrun_refusals": used.dryrun_refusals, "stored_bytes": bytes,
+            // As the quota counts them: rows as clients wrote them, not the bytes of files.
+            "quota_bytes": share.and_then(|share| share.stored()).map(|stored| stored.bytes),
             "quotas": tenant.map(|tenant| quotas(&tenant.quotas)).unwrap_or_default(),
         })
     };

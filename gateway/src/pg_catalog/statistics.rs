@@ -210,7 +210,7 @@ pub(super) fn slow(statement: &StatementContext) -> Vec<Row> {
         row! {
             "ended_at" => Cell::Micros(slow.ended_micros), "database" => slow.database.clone(),
             "role" => slow.role.clone(), "pid" => slow.process_id, "duration_ms" => slow.took.as_secs_f64() * 1e3,
-            "rows" => count(slow.rows), "statement" => slow.text.clone(),
+            "rows" => count(slow.rows), "error" => slow.error, "statement" => slow.text.clone(),
             "plan" => Some(slow.plan.clone()).filter(|plan| !plan.is_empty()),
         }
     };

@@ -23,6 +23,8 @@ pub(crate) struct Slow {
     pub(crate) process_id: i32,
     pub(crate) took: Duration,
     pub(crate) rows: u64,
+    /// The SQLSTATE of its error.
+    pub(crate) error: Option<&'static str>,
     /// Without constants.
     pub(crate) text: String,
     /// The nodes of its plan; empty for a statement without one.
@@ -77,6 +79,7 @@ mod tests {
             process_id: 7,
             took: Duration::from_secs(2),
             rows: 3,
+            error: None,
             text: text.to_owned(),
             plan: "Seq Scan on t".into(),
         }

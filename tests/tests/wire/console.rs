@@ -192,7 +192,7 @@ async fn tenants_have_quotas_and_certificates() -> Result<()> {
     let operator = harness.operator().await?;
     one.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text, w text)").await?;
     one.batch_execute("INSERT INTO t SELECT g, 'a', 'b' FROM generate_series(1, 100) g").await?;
-    operator.batch_execute("ALTER DATABASE alto CONNECTION LIMIT 5").await?;
+    operator.batch_execute("ALTER DATABASE alto SET (connections = 5)").await?;
     let found = json(address, "GET /console/tenants").await?;
     assert_eq!(found["count"], 2);
     let alto = named(&found, "alto")?;
