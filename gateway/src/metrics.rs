@@ -136,11 +136,13 @@ fn connections(page: &mut Page, instance: &Instance, connections_max: usize) {
         ("keyspan_received_bytes_total", "Bytes that clients have sent.", &statistics.bytes_received),
         ("keyspan_sent_bytes_total", "Bytes that clients were sent.", &statistics.bytes_sent),
         ("keyspan_sent_rows_total", "Rows that clients were sent.", &statistics.rows_sent),
-        ("keyspan_spans_sent_total", "Spans that the collector of traces has taken.", &traces.sent),
-        ("keyspan_spans_dropped_total", "Spans that it did not take, or that found no place.", &traces.dropped),
     ] {
         page.single(name, Type::Counter, help, counter.get());
     }
+    let help = "Spans that the collector of traces has taken.";
+    page.single("keyspan_spans_sent_total", Type::Counter, help, traces.sent());
+    let help = "Spans that it did not take, or that found no place in the queue.";
+    page.single("keyspan_spans_dropped_total", Type::Counter, help, traces.dropped());
 }
 
 fn statements(page: &mut Page, instance: &Instance) {

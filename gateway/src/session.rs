@@ -269,6 +269,14 @@ impl Session {
         self.settings.set(name, Some(value))
     }
 
+    /// Sets a setting to what was stored for the role or the database.
+    ///
+    /// # Errors
+    /// As [`Settings::set_stored`].
+    pub(crate) fn set_stored(&mut self, name: &str, value: &str) -> Result<()> {
+        self.settings.set_stored(name, value)
+    }
+
     /// The startup parameters are set: RESET goes back to the settings as they are now.
     pub fn started(&mut self) {
         self.settings.keep_as_initial();

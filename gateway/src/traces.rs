@@ -14,8 +14,13 @@ mod message;
 pub(crate) use export::run;
 pub use export::{BadUrl, Collector};
 
-use crate::statistics::Counter;
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// Spans that may wait for the collector; further ones are dropped. A span is some 500 bytes.
@@ -46,9 +51,9 @@ pub(crate) struct Span {
 pub struct Traces {
     queue: OnceLock<mpsc::Sender<Span>>,
     /// Spans that the collector has taken.
-    pub(crate) sent: Counter,
+    sent: AtomicU64,
     /// Spans that found no place in the queue, or that the collector did not take.
-    pub(crate) dropped: Counter,
+    dropped: AtomicU64,
 }
 
 impl Traces {
@@ -67,7 +72,17 @@ impl Traces {
     pub(crate) fn record(&self, span: Span) {
         let Some(queue) = self.queue.get() else { return };
         if queue.try_send(span).is_err() {
-            self.dropped.add(1);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Spans that the collector has taken.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Spans that found no place in the queue, or that the collector did not take.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 }

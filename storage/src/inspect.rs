@@ -109,7 +109,7 @@ pub struct SpanInfo {
     pub rows: u64,
     /// Rows in segments' files that were changed or deleted since.
     pub dead_rows: u64,
-    /// Bytes: of segments' files in the proportion of the range's rows to the segment's, dead ones included, and of
+    /// Bytes: pages of segments' files, of a page that has rows of other ranges the rows' part, dead rows included; and
     /// keys and rows in memtables.
     pub bytes: u64,
     /// Bytes of the history of these rows, counted likewise.

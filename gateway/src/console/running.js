@@ -31,7 +31,7 @@ const loop = new Loop(async (isCurrent) => {
     ["state", (one) => one.state],
     ["for", (one) => millis(one.millis), "number"],
     ["statement", (one) => one.query, "text"],
-    ["", cancels],
+    ["", cancels, "action"],
   ], state.running, "None.");
 }, MILLIS);
 

@@ -69,7 +69,7 @@ const drops = new Loop(async (isCurrent) => {
     ["rows", (one) => number(one.rows), "number"],
     ["bytes", (one) => bytes(one.bytes), "number"],
     ["purge", (one) => (one.purge === "done" ? `done, ${when(one.purged_at)}` : one.purge)],
-    ["", (one) => button("Certificate", one.oid, said(one), () => show(one))],
+    ["", (one) => button("Certificate", one.oid, said(one), () => show(one)), "action"],
   ], found.drops, "No tenant was dropped.");
   fill(at("erasures"), [
     ["tenant", (one) => one.tenant ?? "(all)"],

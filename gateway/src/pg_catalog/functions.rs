@@ -57,7 +57,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::protobuf::functions())
         .chain(super::rights::functions())
         .chain(super::signals::functions())
-        .chain(super::sizes::functions())
+        .chain(super::statistics::size_functions())
         .chain(super::statistics::functions())
         .chain(sequences())
         .chain(constants());

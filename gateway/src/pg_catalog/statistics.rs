@@ -1,5 +1,6 @@
 //! What has been done since the server's start, or since `pg_stat_reset`: the relations `pg_stat_database`,
-//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back.
+//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back; how
+//! large relations and databases are.
 //!
 //! A tenant's sessions see what was done in their own database, to shared tables too; the operator sees all databases.
 //! Columns that mean something, and are not counted, are NULL; of what there is not (plans that are counted, JIT, the
@@ -8,15 +9,17 @@
 use super::{
     cluster::{self, OPERATOR_DATABASE},
     columns::{Cell, Row},
-    objects::{count, index_oid, key_name, keyed_tables, schema_name},
-    sizes,
+    objects::{
+        count, index_oid, is_index, key_name, keyed_tables, name_of_relation, own_table, schema_name, table_of_oid,
+    },
+    rights, sizes,
 };
 use crate::{
     activity::Activity,
     context::StatementContext,
     pg::{
         error::{SqlError, SqlState},
-        functions::{RowFunction, int_of, text},
+        functions::{RowFunction, int_of, text, text_of},
     },
     pg_catalog::{columns::row, functions::row_function},
     shares::{Share, work::TableWork},
@@ -29,6 +32,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_catalog::Table;
+use keyspan_storage::SpanInfo;
 use std::sync::Arc;
 
 /// Microseconds as the milliseconds that PostgreSQL shows.
@@ -278,6 +282,67 @@ pub(super) fn functions() -> [RowFunction; 7] {
         never("pg_stat_get_last_analyze_time"),
         never("pg_stat_get_last_autoanalyze_time"),
     ]
+}
+
+/// `pg_relation_size()` and its kin, `pg_database_size()`.
+pub(super) fn size_functions() -> [RowFunction; 5] {
+    let sized =
+        |name, arity, run| row_function(name, arity, DataType::Int64, run).with_volatility(Volatility::Volatile);
+    [
+        sized("pg_relation_size", 1..=2, |values, statement| {
+            match values.get(1).and_then(text_of).as_deref() {
+                None | Some("main") => relation(values, statement, |span| span.bytes),
+                // Where PostgreSQL keeps free space and visibility, which are not kept here.
+                Some("fsm" | "vm" | "init") => relation(values, statement, |_| 0),
+                Some(_) => {
+                    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid fork name");
+                    Err(external(error.with_hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")))
+                }
+            }
+        }),
+        sized("pg_table_size", 1..=1, |values, statement| relation(values, statement, |span| span.bytes)),
+        // A primary key is the order of the rows, and no index besides.
+        sized("pg_indexes_size", 1..=1, |values, statement| relation(values, statement, |_| 0)),
+        sized("pg_total_relation_size", 1..=1, |values, statement| {
+            relation(values, statement, |span| span.bytes.saturating_add(span.history_bytes))
+        }),
+        sized("pg_database_size", 1..=1, database),
+    ]
+}
+
+/// A size of a relation: of a table's rows; 0 for what has none of its own, NULL for what there is not.
+fn relation(values: &[ScalarValue], statement: &StatementContext, of: fn(&SpanInfo) -> u64) -> Result<ScalarValue> {
+    let Some(oid) = rights::relation_of(statement, &values[0])? else { return Ok(ScalarValue::Int64(None)) };
+    let bytes = match table_of_oid(statement, oid) {
+        Some(table) if own_table(oid) => sizes::measure(statement, table).map_err(external)?.as_ref().map_or(0, of),
+        Some(_) if is_index(oid) => 0,
+        _ if name_of_relation(statement, oid).is_some() => 0,
+        _ => return Ok(ScalarValue::Int64(None)),
+    };
+    Ok(ScalarValue::Int64(Some(count(bytes))))
+}
+
+fn database(values: &[ScalarValue], statement: &StatementContext) -> Result<ScalarValue> {
+    let all = cluster::databases(statement);
+    let found = match (int_of(&values[0]), text_of(&values[0])) {
+        (Some(oid), _) => all.into_iter().find(|(own, _)| i64::from(*own) == oid),
+        (None, Some(name)) => Some(all.into_iter().find(|(_, own)| *own == name).ok_or_else(|| {
+            let message = format!("database \"{name}\" does not exist");
+            external(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
+        })?),
+        (None, None) => None,
+    };
+    let Some(((oid, _), instance)) = found.zip(statement.instance.as_ref()) else {
+        return Ok(ScalarValue::Int64(None));
+    };
+    let catalog = &instance.catalog;
+    let tenant = statement.snapshot.tenants.values().find(|tenant| tenant.oid == oid);
+    let span = match tenant.filter(|_| oid != OPERATOR_DATABASE) {
+        Some(tenant) => catalog.tenant_span(&tenant.id),
+        None => catalog.operator_span(),
+    };
+    let span = span.map_err(|error| external(SqlError::from(error)))?;
+    Ok(ScalarValue::Int64(Some(count(span.bytes.saturating_add(span.history_bytes)))))
 }
 
 /// The moment of what never happens to the relation.

@@ -1,6 +1,6 @@
 //! The internals of an engine, for operators, and the size of ranges of keys without reading their rows.
 
-use super::{Engine, history, memtable, ranges::positions_of, segment::Segment, state::Table, tablet::Tablet};
+use super::{Engine, history, memtable, ranges::positions_in, segment::Segment, state::Table, tablet::Tablet};
 use crate::{
     KeyRange, Result, TableName,
     inspect::{Inspection, MemoryInfo, SegmentInfo, SegmentKind, SpanInfo, TabletInfo, WorkInfo},
@@ -75,15 +75,14 @@ fn span_of(table: &Table, range: &KeyRange) -> Result<SpanInfo> {
     if range.is_empty() {
         return Ok(span);
     }
-    for (id, positions) in positions_of(table, range)? {
-        let count = u64::from(positions.end - positions.start);
-        let dead = table.deletion_vectors.get(&id).map_or(0, |dead| dead.count_in(positions));
-        span.rows += count - dead;
-        span.dead_rows += dead;
-        let segment = table.tablets.of_range(range).iter().flat_map(|tablet| &tablet.segments);
-        if let Some(meta) = segment.map(|segment| segment.meta()).find(|meta| meta.id == id) {
-            let file = u128::from(meta.bytes + meta.side_bytes);
-            span.bytes += u64::try_from(file * u128::from(count) / u128::from(meta.rows.max(1))).unwrap_or(u64::MAX);
+    for tablet in table.tablets.of_range(range) {
+        for segment in &tablet.segments {
+            let positions = positions_in(segment, &tablet.range, range)?;
+            let count = u64::from(positions.end - positions.start);
+            span.bytes += segment.bytes_of(&positions)?;
+            let dead = table.deletion_vectors.get(&segment.meta().id).map_or(0, |dead| dead.count_in(positions));
+            span.rows += count - dead;
+            span.dead_rows += dead;
         }
     }
     let bounds = memtable::bounds(range);

@@ -5,6 +5,7 @@ use super::{
     harness::{Harness, PASSWORD, connect, rows},
 };
 use anyhow::{Context, Result};
+use futures::{SinkExt, TryStreamExt};
 use std::{
     collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
@@ -51,10 +52,6 @@ async fn what_the_reference_shows_in_sql_runs() -> Result<()> {
         if block.contains("FOR SYSTEM_TIME") {
             continue;
         }
-        // Rows go over the connection, which a client has to take part in: `copy` has tests of its own.
-        if block.contains("FROM STDIN") {
-            continue;
-        }
         let is_tenants = block.starts_with("-- in database \"altostrat\"");
         if !is_tenants && ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
             if block.starts_with("CREATE TABLE readings") {
@@ -70,7 +67,28 @@ async fn what_the_reference_shows_in_sql_runs() -> Result<()> {
         if block.contains(" ben") {
             operator.batch_execute("GRANT CONNECT ON DATABASE a TO ben").await?;
         }
-        tenant().await?.batch_execute(block).await.with_context(|| block.clone())?;
+        let client = tenant().await?;
+        if block.contains("FROM STDIN") {
+            copy(&client, block).await.with_context(|| block.clone())?;
+        } else {
+            client.batch_execute(block).await.with_context(|| block.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs COPYs over the connection, in which a client takes part: of a header alone, and of all rows.
+async fn copy(client: &Client, block: &str) -> Result<()> {
+    let text: String = block.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+    for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
+        if statement.contains("FROM STDIN") {
+            let mut sink = std::pin::pin!(client.copy_in(statement).await?);
+            sink.send(bytes::Bytes::from_static(b"device_type,device_id,at,temperature\n")).await?;
+            assert_eq!(sink.finish().await?, 0);
+        } else {
+            let parts: Vec<bytes::Bytes> = client.copy_out(statement).await?.try_collect().await?;
+            assert!(!parts.is_empty(), "{statement}");
+        }
     }
     Ok(())
 }
@@ -285,7 +303,11 @@ async fn what_operation_shows_on_the_command_line_runs() -> Result<()> {
                 served += 1;
                 continue;
             }
-            let done = command.args(line.split(' ').map(word)).output().await?;
+            command.args(line.split(' ').map(word));
+            if line.starts_with("proto") && !line.contains("--server") {
+                command.args(["--server", &address]);
+            }
+            let done = command.output().await?;
             assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
             if let Some(file) = output {
                 std::fs::write(at(file), &done.stdout)?;
