@@ -87,7 +87,7 @@ pub(super) async fn kill_a_server(text: &mut String) -> Result<()> {
         let server = SecondServer::start(&store).await?;
         Ok::<_, anyhow::Error>((folder, store, server))
     };
-    let (_folder, store, server) = match started.await {
+    let (_folder, store, mut server) = match started.await {
         Ok(started) => started,
         Err(error) => {
             writeln!(text, "(A second server, which would be killed, is left out: {error:#})\n")?;
@@ -186,7 +186,7 @@ impl SecondServer {
     }
 
     /// Writes row by row; kills the server after some; returns how many were acknowledged.
-    async fn write_until_killed(&self) -> Result<i64> {
+    async fn write_until_killed(&mut self) -> Result<i64> {
         let (client, connection) = connect(self.address, &self.login()).await?;
         client.batch_execute("CREATE DATABASE one; CREATE TABLE writes (n bigint PRIMARY KEY)").await?;
         let insert = client.prepare("INSERT INTO writes (tenant, n) VALUES ('one', $1)").await?;
@@ -206,6 +206,8 @@ impl SecondServer {
         drop(client);
         // It was lost, as it should.
         let _ = connection.await?;
+        // Its folder is locked until it has ended.
+        self.child.wait().await?;
         Ok(acknowledged)
     }
 
