@@ -321,7 +321,7 @@ pub(super) async fn run(
             let own = filter_record_batch(&batch, &own)?;
             let rows = own.num_rows() as u64;
             count += rows;
-            let merged = &mut merging.written.merged;
+            let merged = merging.written.merged.get_or_insert_default();
             match action {
                 Action::Insert(..) => merged.inserted += rows,
                 Action::Update(..) => merged.updated += rows,

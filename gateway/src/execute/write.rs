@@ -105,7 +105,7 @@ async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarVa
         let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
         // The view goes first: it shares what the transaction has written so far.
         drop(view);
-        let (table, merged) = (writes.table(), writes.merged);
+        let (table, merged) = (writes.table(), writes.merged());
         session.write(&pin, writes).await?;
         count_rows(session, table, &prepared.statement, (count, merged));
         return Ok(Outcome::Done(format!("{tag} {count}")));
@@ -150,7 +150,7 @@ async fn planned(
     let count = match done {
         Inserted::Stored(count) => count,
         Inserted::Rows(writes, count) => {
-            let merged = writes.merged;
+            let merged = writes.merged();
             session.write(&pin, writes).await?;
             count_rows(session, Some(table), statement, (count, merged));
             count

@@ -218,7 +218,7 @@ async fn keep(
             }
         }
     }
-    let (pin, table, merged) = (view.pin.clone(), writes.table(), writes.merged);
+    let (pin, table, merged) = (view.pin.clone(), writes.table(), writes.merged());
     session.write(&pin, writes).await?;
     write::count_rows(session, table, &part.statement, (count, merged));
     Ok(())
