@@ -33,7 +33,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
     Columnar, ColumnarRequest, Commit, FamilyName, Filter, HistorySize, KeyRange, Mutation, Pin, Rest, Row, RowKey,
-    RowMutation, RowSet, RowStream, Scan, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
+    RowMutation, RowSet, RowStream, Scan, SpanInfo, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -317,6 +317,15 @@ impl TenantStore {
         }
         let rows = self.range_in_store(table, rows);
         Ok(self.store.history_size(&table.physical, &rows, Some(pin.clone())).await?)
+    }
+
+    /// The size of the span in a table as the store knows it without reading rows; for the operator, of the whole table.
+    /// `None` for a store that cannot tell. May block for a few reads of files.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn span_info(&self, table: &Table) -> Result<Option<SpanInfo>> {
+        Ok(self.store.span(&table.physical, &self.range_in_store(table, &KeyRange::all()))?)
     }
 
     /// A range of the span as the store has it.

@@ -79,7 +79,7 @@ pub struct StatementContext {
     pub cancelled: CancelFlag,
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
-    /// Where the outline of its plan goes, if that is logged.
+    /// Where the outline of its plan goes, if that is asked for.
     pub(crate) outline: Option<Arc<Mutex<String>>>,
     /// The rights that the statement needs, as they are found.
     pub(crate) needs: Arc<Needs>,

@@ -44,7 +44,7 @@ use std::{
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Semaphore, SemaphorePermit},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -168,6 +168,10 @@ impl Http {
                 self.console(request, peer, state).await
             }
             "/console/heat" => self.console(request, peer, |query| self.heat(query)).await,
+            "/console/statements" => self.console(request, peer, |_| json(&console::statements(&self.instance))).await,
+            "/console/store" => self.console(request, peer, |_| json(&console::store(&self.instance))).await,
+            "/console/drops" => self.console(request, peer, |_| json(&console::drops(&self.instance))).await,
+            "/console/tenants" => self.tenants(request, peer).await,
             path => match console::file(path) {
                 Some(file) => page(file),
                 None => text(StatusCode::NOT_FOUND, "there are /, /metrics, /healthz and /readyz\n"),
@@ -199,22 +203,31 @@ impl Http {
         answer
     }
 
-    /// Answers the console, by what stands behind the path. Its page asks for the password itself, so that a refusal
-    /// names no scheme, and no browser asks for it in its own way.
+    /// Answers the console, by what stands behind the path.
     async fn console(
         &self,
         request: &Request<Incoming>,
         peer: SocketAddr,
         answer: impl FnOnce(&str) -> Response<Full<Bytes>>,
     ) -> Response<Full<Bytes>> {
-        if !request.headers().contains_key(CONSOLE) {
-            return text(StatusCode::FORBIDDEN, "this is for the console's page\n");
-        }
-        let Ok(_place) = self.requests.try_acquire() else { return busy() };
-        match self.admit(request, peer).await {
-            Ok(()) => answer(request.uri().query().unwrap_or_default()),
+        match self.allow_console(request, peer).await {
+            Ok(_place) => answer(request.uri().query().unwrap_or_default()),
             Err(refused) => refused,
         }
+    }
+
+    /// The place of a request of the console's that may be answered. Its page asks for the password itself, so that a
+    /// refusal names no scheme, and no browser asks for it in its own way.
+    async fn allow_console(
+        &self,
+        request: &Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Result<SemaphorePermit<'_>, Response<Full<Bytes>>> {
+        if !request.headers().contains_key(CONSOLE) {
+            return Err(text(StatusCode::FORBIDDEN, "this is for the console's page\n"));
+        }
+        let Ok(place) = self.requests.try_acquire() else { return Err(busy()) };
+        self.admit(request, peer).await.map(|()| place)
     }
 
     fn heat(&self, query: &str) -> Response<Full<Bytes>> {
@@ -222,6 +235,25 @@ impl Http {
         match (console::Span::of(parameter(query, "span")), table) {
             (Some(span), Ok(table)) => json(&console::heat(&self.instance, span, table)),
             _ => text(StatusCode::BAD_REQUEST, "no such span or table\n"),
+        }
+    }
+
+    /// The tenants, of which some files may be read.
+    async fn tenants(&self, request: &Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+        let _place = match self.allow_console(request, peer).await {
+            Ok(place) => place,
+            Err(refused) => return refused,
+        };
+        let find = parameter(request.uri().query().unwrap_or_default(), "find").unwrap_or_default().to_owned();
+        // What names of tenants are made of.
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if !find.bytes().all(is_part) {
+            return text(StatusCode::BAD_REQUEST, "names of tenants have letters, digits, - and _\n");
+        }
+        let instance = Arc::clone(&self.instance);
+        match tokio::task::spawn_blocking(move || console::tenants(&instance, &find)).await {
+            Ok(found) => json(&found),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "this failed: see the server's log\n"),
         }
     }
 

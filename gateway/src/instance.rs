@@ -6,7 +6,7 @@
 use crate::{
     activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates, heat::Heat,
     notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers,
-    sequences::Sequences, shares::Shares, statistics::Statistics, table_locks::TableLocks,
+    sequences::Sequences, shares::Shares, statistics::Statistics, table_locks::TableLocks, traces::Traces,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -57,6 +57,8 @@ pub struct Instance {
     pub settings: OnceLock<Vec<(&'static str, String)>>,
     /// What the server has done.
     pub statistics: Arc<Statistics>,
+    /// Spans of statements, for a collector.
+    pub traces: Arc<Traces>,
     /// What each tenant may take, and what it takes.
     pub shares: Shares,
     /// Which keys are read and written, and when.
@@ -85,6 +87,7 @@ impl Instance {
             started_micros: SystemClock.now_micros(),
             settings: OnceLock::new(),
             statistics: Arc::default(),
+            traces: Arc::default(),
             shares: Shares::default(),
             heat: Arc::default(),
         }

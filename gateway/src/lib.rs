@@ -66,6 +66,7 @@ pub mod sequences;
 pub(crate) mod settings;
 pub mod statistics;
 pub(crate) mod table_locks;
+pub mod traces;
 
 pub mod shares;
 

@@ -12,7 +12,7 @@ use crate::{
     shares::{Share, usage::Amounts},
     statistics::{BOUNDS_MICROS, Kind},
 };
-use keyspan_storage::inspect::{CompactionState, Inspection, SegmentKind};
+use keyspan_storage::inspect::{CompactionState, Inspection, RequestInfo, SegmentKind};
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 /// Tenants whose usage is told.
@@ -112,7 +112,7 @@ pub fn page(instance: &Instance, connections_max: usize) -> String {
 }
 
 fn connections(page: &mut Page, instance: &Instance, connections_max: usize) {
-    let statistics = &instance.statistics;
+    let (statistics, traces) = (&instance.statistics, &instance.traces);
     let mut states: BTreeMap<&str, usize> =
         ["active", "idle", "idle in transaction", "idle in transaction (aborted)"].map(|state| (state, 0)).into();
     let all = instance.activities.all();
@@ -139,6 +139,10 @@ fn connections(page: &mut Page, instance: &Instance, connections_max: usize) {
     ] {
         page.single(name, Type::Counter, help, counter.get());
     }
+    let help = "Spans that the collector of traces has taken.";
+    page.single("keyspan_spans_sent_total", Type::Counter, help, traces.sent());
+    let help = "Spans that it did not take, or that found no place in the queue.";
+    page.single("keyspan_spans_dropped_total", Type::Counter, help, traces.dropped());
 }
 
 fn statements(page: &mut Page, instance: &Instance) {
@@ -224,7 +228,25 @@ fn store(page: &mut Page, instance: &Instance, inside: &Inspection) {
     page.labelled(label("keyspan_cache_misses_total"), Type::Counter, help, of(|cache| cache.1.misses));
     page.labelled(label("keyspan_cache_bytes"), Type::Gauge, "Bytes in a cache.", of(|cache| cache.2));
     page.labelled(label("keyspan_cache_max_bytes"), Type::Gauge, "Bytes that may be.", of(|cache| cache.3));
+    requests(page, inside);
     segments(page, instance, inside);
+}
+
+fn requests(page: &mut Page, inside: &Inspection) {
+    if inside.requests.is_empty() {
+        return;
+    }
+    type Of = fn(&RequestInfo) -> u64;
+    let metrics: [(&str, &str, Of); 3] = [
+        ("requests", "Requests to the object store of the segments, retries not counted.", |info| info.requests),
+        ("failures", "Those that failed after all retries.", |info| info.failures),
+        ("bytes", "Bytes of objects that were read or written.", |info| info.bytes),
+    ];
+    for (what, help, of) in metrics {
+        let name = format!("keyspan_object_store_{what}_total");
+        let values = inside.requests.iter().map(|info| (info.kind.name(), of(info)));
+        page.labelled((&name, "kind"), Type::Counter, help, values);
+    }
 }
 
 fn segments(page: &mut Page, instance: &Instance, inside: &Inspection) {

@@ -5,7 +5,7 @@
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
 //! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`tables`]
 //! (families, rules and places of columns), [`store_stats`] (the inside of the store), [`heat`] (which keys are hot)
-//! and [`information`] (`information_schema`). A relation that PostgreSQL has and that has no rows here is empty.
+//! and [`information`] (`information_schema`); [`sizes`] says how large tables and databases are. A relation that PostgreSQL has and that has no rows here is empty.
 //! [`extension`] says what
 //! `pg_dump` passes over. [`create`] writes the statements that make relations again. [`functions`] and [`acl`] hold
 //! the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion cannot
@@ -46,6 +46,7 @@ pub mod sequences;
 mod servers;
 pub mod shares;
 mod signals;
+mod sizes;
 mod statistics;
 pub mod store_stats;
 pub mod system_columns;
@@ -142,8 +143,10 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (KEYSPAN, "families", &[tables::families]),
     (KEYSPAN, "heat", &[heat::rows]),
     (KEYSPAN, "memory", &[store_stats::memory]),
+    (KEYSPAN, "object_store", &[store_stats::object_store]),
     (KEYSPAN, "proto_messages", &[protobuf::messages]),
     (KEYSPAN, "segments", &[store_stats::segments]),
+    (KEYSPAN, "slow_statements", &[statistics::slow]),
     (KEYSPAN, "tables", &[tables::tables]),
     (KEYSPAN, "tablets", &[store_stats::tablets]),
     (KEYSPAN, "tenants", &[shares::tenants]),

@@ -401,7 +401,7 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
     Ok(for_client(joins::run(context, &optimized, physical)?))
 }
 
-/// Notes what a plan does, if slow statements are logged.
+/// Notes what a plan does, for a statement that turns out to be slow.
 fn note_outline(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
     if let Some(outline) = &statement.outline {
         *outline.lock() = explain::outline(plan);

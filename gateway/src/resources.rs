@@ -5,6 +5,7 @@
 //! spill to temporary files what does not fit, and the bounded folder of these files.
 
 mod age;
+mod areas;
 mod held;
 mod machine;
 mod pool;
@@ -12,6 +13,7 @@ mod size;
 mod spill;
 
 pub use age::Age;
+pub(crate) use areas::Area;
 pub(crate) use held::Held;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
 pub use size::Size;

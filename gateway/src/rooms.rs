@@ -43,6 +43,7 @@ const GATEWAY: &[&[&str]] = &[
         "settings",
         "statistics",
         "table_locks",
+        "traces",
     ],
     &["shares"],
     &["identity", "lock"],

@@ -31,6 +31,7 @@ use crate::{
     instance::Instance,
     lock::Mutex,
     purge,
+    traces::{self, Collector},
 };
 use cancel::Cancels;
 use futures::future::BoxFuture;
@@ -47,6 +48,7 @@ use tls::Tls;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
+    task::JoinHandle,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use write_batching::Answers;
@@ -87,6 +89,8 @@ pub struct ServerOptions {
     pub drain: Duration,
     /// Where metrics are told over HTTP; `None` for nowhere.
     pub http: Option<HttpOptions>,
+    /// Where a span of each statement is sent; `None` for nowhere.
+    pub traces: Option<Collector>,
     /// The store's folder, which operators see as `data_directory`.
     pub data_directory: Option<PathBuf>,
 }
@@ -105,6 +109,7 @@ impl ServerOptions {
             login_timeout: LOGIN_TIMEOUT,
             drain: DRAIN,
             http: None,
+            traces: None,
             data_directory: None,
         }
     }
@@ -173,6 +178,9 @@ pub struct Server {
     address: SocketAddr,
     http: Option<SocketAddr>,
     tasks: TaskTracker,
+    /// Sends traces, until `exporting` is cancelled: behind the last statement.
+    exporter: Option<JoinHandle<()>>,
+    exporting: CancellationToken,
     drain: Duration,
 }
 
@@ -244,9 +252,12 @@ impl Server {
             tasks.spawn(Arc::new(http).run(listener));
             address
         });
+        let exporting = CancellationToken::new();
+        let export = |collector| tokio::spawn(traces::run(hub.instance.traces.clone(), collector, exporting.clone()));
+        let exporter = options.traces.map(export);
         tasks.spawn(purge::run(hub.instance.clone(), hub.draining.clone()));
         tasks.spawn(minutes::run(hub.instance.clone(), hub.draining.clone()));
-        Ok(Self { hub, address, http, tasks, drain: options.drain })
+        Ok(Self { hub, address, http, tasks, exporter, exporting, drain: options.drain })
     }
 
     /// The address that it listens on.
@@ -268,7 +279,7 @@ impl Server {
     ///
     /// # Errors
     /// The store's.
-    pub async fn shutdown(self) -> keyspan_storage::Result<()> {
+    pub async fn shutdown(mut self) -> keyspan_storage::Result<()> {
         self.hub.draining.cancel();
         self.tasks.close();
         if tokio::time::timeout(self.drain, self.tasks.wait()).await.is_err() {
@@ -278,6 +289,11 @@ impl Server {
                 tracing::warn!(connections = self.tasks.len(), "connections do not end: they are left alone");
             }
         }
+        self.exporting.cancel();
+        if let Some(exporter) = self.exporter.take() {
+            // It bounds what it takes for the last spans.
+            let _ = exporter.await;
+        }
         self.hub.instance.catalog.store().close().await
     }
 }
@@ -286,6 +302,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.hub.draining.cancel();
         self.hub.stopping.cancel();
+        self.exporting.cancel();
     }
 }
 

@@ -91,7 +91,7 @@ pub struct Session {
     pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
-    /// The outline of the plan that runs, where slow statements are logged.
+    /// The outline of the plan that runs, or ran last.
     outline: Arc<Mutex<String>>,
     /// What its database may take of the server.
     share: Arc<Share>,
@@ -267,6 +267,14 @@ impl Session {
     /// An unknown setting or a value that it cannot have.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         self.settings.set(name, Some(value))
+    }
+
+    /// Sets a setting to what was stored for the role or the database.
+    ///
+    /// # Errors
+    /// As [`Settings::set_stored`].
+    pub(crate) fn set_stored(&mut self, name: &str, value: &str) -> Result<()> {
+        self.settings.set_stored(name, value)
     }
 
     /// The startup parameters are set: RESET goes back to the settings as they are now.

@@ -301,13 +301,22 @@ impl Settings {
     /// 42704 for an unknown one, 55P02 for a read-only one, 42501 for one that only operators set, 22023 for a value
     /// that it cannot have, 54000 for more than [`CUSTOM_MAX`] of the client's own.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        self.set_by(self.operator, name, value)
+    }
+
+    /// Sets what was stored for the session's role or database, where it was checked who may store it.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set), but for 42501.
+    pub(crate) fn set_stored(&mut self, name: &str, value: &str) -> Result<()> {
+        self.set_by(true, name, Some(value))
+    }
+
+    fn set_by(&mut self, operator: bool, name: &str, value: Option<&str>) -> Result<()> {
         let found = find(name)?;
         let role = self.value("session_authorization");
-        let value = found.read(
-            value,
-            self.values.get(&found.name()).map_or("", String::as_str),
-            (self.operator, Some(role)),
-        )?;
+        let value =
+            found.read(value, self.values.get(&found.name()).map_or("", String::as_str), (operator, Some(role)))?;
         let name = found.name();
         if let (Found::Custom(_), Some(_)) = (&found, &value)
             && !self.values.contains_key(&name)
@@ -328,13 +337,18 @@ impl Settings {
         Ok(())
     }
 
-    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written.
+    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written; as an
+    /// operator sets it, or somebody else.
     ///
     /// # Errors
     /// As [`set`](Self::set).
-    pub fn checked(name: &str, value: Option<&str>) -> Result<(Cow<'static, str>, Option<String>, String)> {
+    pub fn checked(
+        name: &str,
+        value: Option<&str>,
+        operator: bool,
+    ) -> Result<(Cow<'static, str>, Option<String>, String)> {
         let found = find(name)?;
-        let value = found.read(value, "", (true, None))?;
+        let value = found.read(value, "", (operator, None))?;
         Ok((found.name(), value.clone(), value.unwrap_or_else(|| found.start())))
     }
 

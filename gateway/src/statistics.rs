@@ -3,6 +3,7 @@
 //!
 //! Counters only grow and are relaxed: each is exact, but no two are of the same moment.
 
+pub(crate) mod slow;
 pub(crate) mod statements;
 
 use crate::{
@@ -10,6 +11,7 @@ use crate::{
     pg::error::SqlState,
     sql::ast::{Statement, session::CursorStatement},
 };
+use slow::SlowStatements;
 use statements::Statements;
 use std::{
     array,
@@ -159,6 +161,8 @@ pub struct Statistics {
     pub(crate) http_refused: Counter,
     /// By their texts.
     pub(crate) texts: Statements,
+    /// The latest that took long.
+    pub(crate) slow: SlowStatements,
     statements: [Histogram; Kind::ALL.len()],
     failed: [Counter; Kind::ALL.len()],
     /// By the class of the SQLSTATE: some forty.

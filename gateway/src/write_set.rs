@@ -41,8 +41,18 @@ pub struct WriteSet {
     pub(crate) bytes: usize,
     /// Cells, as [`CELLS_MAX`] counts them.
     pub(crate) cells: usize,
+    /// What a MERGE did to rows; `None` for other statements.
+    pub(crate) merged: Option<Box<Merged>>,
     /// What of it is counted.
     pub(crate) held: Held,
+}
+
+/// How many rows a MERGE has inserted, updated and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    pub(crate) inserted: u64,
+    pub(crate) updated: u64,
+    pub(crate) deleted: u64,
 }
 
 /// A row that gets another key: it is deleted, and will be written anew.
@@ -69,6 +79,11 @@ impl MovedRow {
 }
 
 impl WriteSet {
+    /// What a MERGE did to rows; all 0 for other statements.
+    pub(crate) fn merged(&self) -> Merged {
+        self.merged.as_deref().copied().unwrap_or_default()
+    }
+
     /// Nothing yet, counted as memory of queries if that is given.
     pub(crate) fn counted(memory: Option<Arc<dyn MemoryPool>>) -> Self {
         Self { held: Held::of(memory), ..Self::default() }

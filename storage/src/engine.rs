@@ -133,7 +133,7 @@ pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 use crate::{
     CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, History, HistorySize, Inspection,
     KeyRange, Layouts, Load, LoadColumn, Mutation, Pin, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation,
-    RowSample, RowStream, Scan, Store, SystemClock, TableName, TableSchema, Write,
+    RowSample, RowStream, Scan, SpanInfo, Store, SystemClock, TableName, TableSchema, Write,
     fs::{Fs, LocalFs},
     row,
     store::Promises,
@@ -551,6 +551,11 @@ impl Store for Engine {
 
     fn confirm_clock(&self) -> Option<ClockInfo> {
         Some(self.shared.clock.confirm())
+    }
+
+    fn span(&self, table: &TableName, rows: &KeyRange) -> Result<Option<SpanInfo>> {
+        self.check_open()?;
+        self.span_info(table, rows).map(Some)
     }
 
     fn inspect(&self) -> Option<Inspection> {

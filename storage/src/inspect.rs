@@ -24,6 +24,8 @@ pub struct Inspection {
     pub work: WorkInfo,
     /// States that readers hold.
     pub pins: u64,
+    /// What the object store of the segments was asked, by kind; empty if they are in a folder.
+    pub requests: Vec<RequestInfo>,
     /// Why the store takes no more writes, if it does not.
     pub stopped: Option<String>,
 }
@@ -51,6 +53,80 @@ pub struct WorkInfo {
     pub page_cache: CacheUse,
     /// Tails of segments found in the cache of tails, and tails that were not.
     pub footer_cache: CacheUse,
+}
+
+/// Kinds of requests to an object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Read an object, or a range of it.
+    Get,
+    /// Ask for an object's size.
+    Head,
+    /// Write an object as a whole, or copy it.
+    Put,
+    /// Begin an upload in parts, send a part, end or abort it.
+    Upload,
+    /// Remove an object.
+    Delete,
+    /// List objects under a prefix.
+    List,
+}
+
+impl RequestKind {
+    /// All kinds, each at the index of its number.
+    pub const ALL: [Self; 6] = [Self::Get, Self::Head, Self::Put, Self::Upload, Self::Delete, Self::List];
+
+    /// `get`, `head`, `put`, `upload`, `delete` or `list`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Head => "head",
+            Self::Put => "put",
+            Self::Upload => "upload",
+            Self::Delete => "delete",
+            Self::List => "list",
+        }
+    }
+}
+
+/// Requests of a kind since the start: counts that only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// The kind.
+    pub kind: RequestKind,
+    /// Requests, each counted once however often the client retried it.
+    pub requests: u64,
+    /// Those among them that failed after all retries. A missing object is an answer.
+    pub failures: u64,
+    /// Bytes of objects that were read or written.
+    pub bytes: u64,
+}
+
+/// The rows of a range of keys, without reading them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanInfo {
+    /// Rows that are alive, those of expired cells among them until a compaction.
+    pub rows: u64,
+    /// Rows in segments' files that were changed or deleted since.
+    pub dead_rows: u64,
+    /// Bytes: pages of segments' files, of a page that has rows of other ranges the rows' part, dead rows included; and
+    /// keys and rows in memtables.
+    pub bytes: u64,
+    /// Bytes of the history of these rows, counted likewise.
+    pub history_bytes: u64,
+}
+
+impl SpanInfo {
+    /// The sum of two.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows.saturating_add(other.rows),
+            dead_rows: self.dead_rows.saturating_add(other.dead_rows),
+            bytes: self.bytes.saturating_add(other.bytes),
+            history_bytes: self.history_bytes.saturating_add(other.history_bytes),
+        }
+    }
 }
 
 /// How often a cache was asked.

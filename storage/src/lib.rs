@@ -59,7 +59,7 @@ pub use columnar::{
 pub use error::{Error, ErrorKind, Result};
 pub use filter::Filter;
 pub use gc::GcRule;
-pub use inspect::{Inspection, PurgeReport};
+pub use inspect::{Inspection, PurgeReport, SpanInfo};
 pub use layout::{Accepts, ColumnKind, KeyDecoder, Layout, LayoutColumn, Layouts};
 pub use load::{Load, LoadColumn, NewRows};
 pub use model::{

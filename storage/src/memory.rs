@@ -9,9 +9,9 @@ mod state;
 
 use self::{cursor::Cursor, load::MemoryLoad, state::State};
 use crate::{
-    CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, History, HistorySize, KeyRange, Load, LoadColumn,
-    Mutation, Pin, Promises, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample, RowStream,
-    Scan, Store, TableName, TableSchema, Write,
+    Cell, CheckAndMutate, Clock, ClockInfo, Commit, Error, FamilyChange, History, HistorySize, KeyRange, Load,
+    LoadColumn, Mutation, Pin, Promises, PurgeReport, ReadModifyWrite, Result, Row, RowKey, RowMutation, RowSample,
+    RowStream, Scan, SpanInfo, Store, TableName, TableSchema, Write,
     clock::HybridClock,
     row::{self, RowReader},
     store::failed,
@@ -218,6 +218,17 @@ impl Store for MemoryStore {
 
     fn confirm_clock(&self) -> Option<ClockInfo> {
         Some(self.0.clock.confirm())
+    }
+
+    fn span(&self, table: &TableName, rows: &KeyRange) -> Result<Option<SpanInfo>> {
+        let (state, now_micros) = self.0.pinned(None)?;
+        let table = state.table(table)?;
+        let history_bytes = table.history_size(rows, now_micros).bytes;
+        let found = table.rows.iter().filter(|(key, _)| rows.contains(key));
+        Ok(Some(found.fold(SpanInfo { history_bytes, ..SpanInfo::default() }, |span, (key, cells)| {
+            let bytes = key.len() + cells.iter().map(Cell::size).sum::<usize>();
+            SpanInfo { rows: span.rows + 1, bytes: span.bytes + bytes as u64, ..span }
+        })))
     }
 
     fn history(&self, table: &TableName) -> Option<History> {

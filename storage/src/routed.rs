@@ -20,8 +20,8 @@ pub use down::Down;
 use crate::{
     CheckAndMutate, ClockInfo, Columnar, ColumnarRequest, ColumnarScan, Commit, Error, FamilyChange, History,
     HistorySize, Inspection, KeyRange, Layouts, Load, LoadColumn, Pin, Promises, PurgeReport, ReadModifyWrite, Rest,
-    Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, Store, TableName, TableSchema, Validation, Write,
-    store::failed,
+    Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, SpanInfo, Store, TableName, TableSchema, Validation,
+    Write, store::failed,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -373,6 +373,11 @@ impl Store for RoutedStore {
 
     fn confirm_clock(&self) -> Option<ClockInfo> {
         self.here.confirm_clock()
+    }
+
+    fn span(&self, table: &TableName, rows: &KeyRange) -> Result<Option<SpanInfo>> {
+        let (store, table) = self.store(table);
+        store.span(&table, rows)
     }
 
     fn inspect(&self) -> Option<Inspection> {

@@ -6,7 +6,7 @@
 
 use crate::{
     Cell, ClockInfo, ColumnarScan, Error, Family, FamilyName, Filter, History, Inspection, KeyRange, Layouts, Load,
-    LoadColumn, Mutation, PurgeReport, Result, Row, RowKey, Scan, TableName, TableSchema, TimestampRange,
+    LoadColumn, Mutation, PurgeReport, Result, Row, RowKey, Scan, SpanInfo, TableName, TableSchema, TimestampRange,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -362,6 +362,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// clock.
     fn confirm_clock(&self) -> Option<ClockInfo> {
         None
+    }
+
+    /// The size of the rows of a range, as they are now, without reading them; `None` for a store that cannot tell.
+    /// May block to read the places of the range's ends in segments.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound); errors of the store.
+    fn span(&self, table: &TableName, rows: &KeyRange) -> Result<Option<SpanInfo>> {
+        let _ = (table, rows);
+        Ok(None)
     }
 
     /// The internals of the store, for operators; `None` if it shows none.

@@ -64,6 +64,7 @@ mod wire {
     pub mod time_zones;
     pub mod tls;
     pub mod tpch;
+    pub mod traces;
     pub mod typed_columns;
     pub mod wide;
     pub mod zones_of_sessions;

@@ -8,16 +8,16 @@
 //! [`Catalog::finish_drops`] finishes a drop that a crash or an error (a full disk, for example) interrupted, and drops
 //! what an interrupted creation ([`copy`](super::copy)) left.
 
-use super::Catalog;
+use super::{Catalog, rows::catalog_table};
 use crate::{
     Contents, DropCertificate, Edit, Error, ErrorKind, Result, SpanSize, Table, TableContents, TableKind, Tenant,
     TenantId, TenantStore,
     private::{private_table, space_span},
     tenant::CONTENTS_TABLES_MAX,
-    tenant_store::span,
+    tenant_store::{heat_table, span},
 };
 use futures::TryStreamExt;
-use keyspan_storage::{KeyRange, Scan};
+use keyspan_storage::{KeyRange, Scan, SpanInfo, TableName};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
@@ -164,6 +164,39 @@ impl Catalog {
             tables.push((table.clone(), rows.size(table, Some(pin.clone())).await?));
         }
         Ok(TenantSize { tables })
+    }
+
+    /// The size of a tenant's rows in all tables and of their history, as the store knows it without reading them;
+    /// nothing for a store that cannot tell. May block for a few reads of files.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn tenant_span(&self, id: &TenantId) -> Result<SpanInfo> {
+        let snapshot = self.snapshot();
+        let shared = snapshot.tables.values().filter(|table| table.is_dropped_with_tenant());
+        let tables: BTreeSet<_> = shared.map(|table| table.physical.clone()).chain([private_table()]).collect();
+        self.span_in(&tables, &KeyRange::prefix(span(id)))
+    }
+
+    /// The same of what is no tenant's: the catalog, and the heat of keys.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn operator_span(&self) -> Result<SpanInfo> {
+        self.span_in(&BTreeSet::from([catalog_table(), heat_table()]), &KeyRange::all())
+    }
+
+    fn span_in(&self, tables: &BTreeSet<TableName>, rows: &KeyRange) -> Result<SpanInfo> {
+        let mut sum = SpanInfo::default();
+        for table in tables {
+            match self.store().span(table, rows) {
+                Ok(found) => sum = sum.and(found.unwrap_or_default()),
+                // It was dropped meanwhile, or is not made yet.
+                Err(error) if error.kind() == keyspan_storage::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sum)
     }
 
     pub(super) async fn finish_drop(

@@ -20,6 +20,11 @@ impl Signals {
         Ok(Self { terminate: of(SignalKind::terminate())?, interrupt: of(SignalKind::interrupt())? })
     }
 
+    /// Waits for SIGTERM alone.
+    pub async fn terminated(&mut self) {
+        self.terminate.recv().await;
+    }
+
     /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {

@@ -1,8 +1,10 @@
-//! `keyspan demo`: fills an empty store, says how to connect, asks three queries through its own socket, then serves.
+//! `keyspan demo`: fills an empty store, says how to connect, asks three queries through its own socket, drops a tenant,
+//! kills a server, then serves, with psql in the foreground where there is one and a terminal.
 
 mod passwords;
 mod progress;
 mod queries;
+mod tour;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanCount, HumanDuration};
@@ -16,7 +18,7 @@ use progress::LoadProgress;
 use queries::Login;
 use std::{
     fmt::Write as _,
-    io::{Write as _, stderr},
+    io::{IsTerminal as _, Write as _, stderr},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
     sync::Arc,
@@ -34,7 +36,7 @@ pub struct DemoOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 2013)]
     pub seed: u64,
 
-    /// Stop after the queries.
+    /// Stop after the tour, without psql.
     #[arg(long)]
     pub exit: bool,
 }
@@ -73,7 +75,7 @@ pub async fn fill(instance: &Arc<Instance>, folder: &Path, options: &DemoOptions
     Ok(Passwords(passwords))
 }
 
-/// How to connect to the server at `address`, and the queries with their answers, as text.
+/// How to connect to the server at `address`, the queries with their answers, and the rest of the tour, as text.
 ///
 /// # Errors
 /// If a query fails.
@@ -87,7 +89,23 @@ pub async fn show(address: SocketAddr, operator_password: &str, passwords: &Pass
     }
     text.push('\n');
     text.push_str(&queries::ask(address, &tenant(0), &operator).await?);
+    tour::drop_a_tenant(address, &operator, &mut text).await?;
+    tour::kill_a_server(&mut text).await?;
     Ok(text)
+}
+
+/// psql as the demo's first tenant, on this terminal; `None` without a terminal or psql.
+pub fn psql(address: SocketAddr, passwords: &Passwords) -> Option<tokio::process::Child> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let login = Login { role: ROLES[0], password: "", database: ROLES[0] };
+    let address = reachable(address);
+    let mut command = tokio::process::Command::new("psql");
+    // The password is in the environment, which others on the machine do not see.
+    command.env("PGPASSWORD", &passwords.0[0]).arg("--host").arg(address.ip().to_string());
+    command.arg("--port").arg(address.port().to_string()).args(["--username", login.role, "--dbname", login.database]);
+    command.kill_on_drop(true).spawn().ok()
 }
 
 /// An address for clients on this machine: the loopback if the server listens on all addresses.

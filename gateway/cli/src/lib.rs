@@ -232,7 +232,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
     // Before the store is opened: a wrong address should not cost the replay of a log.
     let listen = resolve(&options.listen)?;
     let access = options.access_rules()?;
-    let http = options.http_options()?;
+    let (http, traces) = (options.http_options()?, options.collector()?);
     let opened = Box::pin(open::open(&options)).await?;
     set_log_min_duration(&opened.instance, &options);
     let password = password::ensure(&opened.instance.catalog, &options.store).await?;
@@ -245,13 +245,14 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         tls: options.tls(),
         access,
         http,
+        traces,
         connections_max: options.connections_max,
         connections_reserved: options.connections_reserved,
         data_directory: Some(options.store.clone()),
         ..ServerOptions::new(opened.instance.clone())
     })
     .await?;
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     print_notices(&server, &opened, &password, &options)?;
     if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
         let shown = Box::pin(demo::show(server.address(), password.text()?, passwords)).await;
@@ -261,6 +262,17 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         if demo.exit || shown.is_err() {
             server.shutdown().await.context("cannot close the store")?;
             return shown.map(drop);
+        }
+        if let Some(mut psql) = demo::psql(server.address(), passwords) {
+            // Ctrl-C on the terminal is for psql while it runs.
+            tokio::select! {
+                _ = psql.wait() => signals = Signals::new()?,
+                () = signals.terminated() => {
+                    drop(psql);
+                    return server.shutdown().await.context("cannot close the store");
+                }
+            }
+            writeln!(stdout(), "The demo serves on, at {}: Ctrl-C ends it.", server.address())?;
         }
     }
     wait(server, signals, (&opened.instance, options, values)).await

@@ -9,6 +9,7 @@ use keyspan_gateway::{
     http::HttpOptions,
     resources::{Age, Memory, Size, TEMP_BYTES},
     server::{CONNECTIONS_MAX, CONNECTIONS_RESERVED, TlsOptions},
+    traces::Collector,
 };
 use keyspan_storage::engine::{Codec, EngineOptions, LOG_FILE_BYTES, PIN_AGE_MAX_MICROS};
 use std::{
@@ -75,6 +76,12 @@ pub struct ServeOptions {
     /// A file with a token that stands for an operator's password at /metrics, as "Authorization: Bearer TOKEN".
     #[arg(long, value_name = "FILE", requires = "http", env = "KEYSPAN_HTTP_TOKEN")]
     pub http_token: Option<PathBuf>,
+
+    /// Sends a span of each statement to an OpenTelemetry collector, by OTLP over HTTP with protobuf: its URL, such as
+    /// http://127.0.0.1:4318. Spans have statements without their values. While the collector is down they are dropped
+    /// [default: nowhere]
+    #[arg(long, value_name = "URL", env = "KEYSPAN_OTLP")]
+    pub otlp: Option<String>,
 
     /// The form of the log on standard error. The keys of the JSON are those of PostgreSQL's jsonlog.
     #[arg(long, value_name = "FORMAT", value_enum, env = "KEYSPAN_LOG_FORMAT", default_value_t = LogFormat::Auto)]
@@ -246,6 +253,14 @@ impl ServeOptions {
             }
         };
         Ok(Some(HttpOptions { listen, token }))
+    }
+
+    /// The collector of traces, if there is one.
+    ///
+    /// # Errors
+    /// If its URL is none.
+    pub fn collector(&self) -> Result<Option<Collector>> {
+        self.otlp.as_deref().map(Collector::at).transpose().context("--otlp")
     }
 
     /// The folder for temporary files: one of this store alone, which a start may empty.

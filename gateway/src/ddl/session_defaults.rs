@@ -25,17 +25,17 @@ pub(super) fn is_own(session: &Session, definition: &Definition) -> bool {
 }
 
 pub(super) async fn change(session: &mut Session, of: &SessionsOf, change: &SettingChange) -> Result<()> {
-    let change = checked(change)?;
+    let change = checked(change, session.identity.operator)?;
     let edit = |snapshot: &Snapshot| edited(snapshot, of, &change);
     session.instance.catalog.commit(edit).await?;
     Ok(())
 }
 
-/// The change with names and values as settings take them.
-fn checked(change: &SettingChange) -> Result<SettingChange> {
+/// The change with names and values as settings take them; 42501 for what only operators set.
+fn checked(change: &SettingChange, operator: bool) -> Result<SettingChange> {
     match change {
         SettingChange::Set(name, value) => {
-            let (name, value, _) = Settings::checked(name, value.as_deref())?;
+            let (name, value, _) = Settings::checked(name, value.as_deref(), operator)?;
             Ok(SettingChange::Set(name.into_owned(), value))
         }
         SettingChange::ResetAll => Ok(SettingChange::ResetAll),

@@ -319,7 +319,15 @@ pub(super) async fn run(
                 continue;
             }
             let own = filter_record_batch(&batch, &own)?;
-            count += own.num_rows() as u64;
+            let rows = own.num_rows() as u64;
+            count += rows;
+            let merged = merging.written.merged.get_or_insert_default();
+            match action {
+                Action::Insert(..) => merged.inserted += rows,
+                Action::Update(..) => merged.updated += rows,
+                Action::Delete => merged.deleted += rows,
+                Action::Nothing => {}
+            }
             match (action, defaults) {
                 (Action::Update(set, from), _) => merging.update(&own, (set, *from), *all).await?,
                 (Action::Delete, _) => merging.delete(&own)?,

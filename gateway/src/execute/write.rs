@@ -15,6 +15,7 @@ use crate::{
     shares::work::Written,
     sql::ast::Statement,
     view::View,
+    write_set::Merged,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
@@ -104,9 +105,9 @@ async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarVa
         let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
         // The view goes first: it shares what the transaction has written so far.
         drop(view);
-        let table = writes.table();
+        let (table, merged) = (writes.table(), writes.merged());
         session.write(&pin, writes).await?;
-        count_rows(session, table, &prepared.statement, count);
+        count_rows(session, table, &prepared.statement, (count, merged));
         return Ok(Outcome::Done(format!("{tag} {count}")));
     }
     Box::pin(planned(session, view, &prepared.statement, parameters)).await
@@ -149,8 +150,9 @@ async fn planned(
     let count = match done {
         Inserted::Stored(count) => count,
         Inserted::Rows(writes, count) => {
+            let merged = writes.merged();
             session.write(&pin, writes).await?;
-            count_rows(session, Some(table), statement, count);
+            count_rows(session, Some(table), statement, (count, merged));
             count
         }
     };
@@ -160,14 +162,23 @@ async fn planned(
     })
 }
 
-/// Counts rows that a statement has written. Those of a MERGE are updates, whatever it did to each.
-fn count_rows(session: &Session, table: Option<TableId>, statement: &Statement, count: u64) {
-    let how = match statement {
-        Statement::Insert(_) => Written::Inserted,
-        Statement::Delete(_) | Statement::Erase(_) => Written::Deleted,
-        _ => Written::Updated,
-    };
-    if let Some(table) = table.filter(|_| count > 0) {
-        session.share().work.table(table.0).wrote(how, count);
+/// Counts rows that a statement has written, those of a MERGE by what it did to each.
+pub(super) fn count_rows(
+    session: &Session,
+    table: Option<TableId>,
+    statement: &Statement,
+    (count, merged): (u64, Merged),
+) {
+    let Some(table) = table.filter(|_| count > 0) else { return };
+    let work = session.share().work.table(table.0);
+    match statement {
+        Statement::Insert(_) => work.wrote(Written::Inserted, count),
+        Statement::Delete(_) | Statement::Erase(_) => work.wrote(Written::Deleted, count),
+        Statement::Merge(_) => {
+            work.wrote(Written::Inserted, merged.inserted);
+            work.wrote(Written::Updated, merged.updated);
+            work.wrote(Written::Deleted, merged.deleted);
+        }
+        _ => work.wrote(Written::Updated, count),
     }
 }

@@ -5,7 +5,7 @@
 //! a statement of its own is a transaction for that. The answer of the last part is collected before the commit, so that
 //! an error in it takes the writes along.
 
-use super::locking::subqueries;
+use super::{locking::subqueries, write};
 use crate::{
     dml::{
         ATTEMPTS_MAX,
@@ -147,7 +147,7 @@ async fn once(session: &mut Session, parts: &[WithPart], parameters: &[ScalarVal
     let Some((last, first)) = parts.split_last() else { return Ok(Outcome::Empty) };
     for part in first {
         let done = Box::pin(run(session, &view, &given, part, parameters)).await?;
-        keep(session, &view, done.writes, &mut written).await?;
+        keep(session, &view, (part, done.writes, done.count), &mut written).await?;
         let rows = match done.rows {
             Some(rows) => Some(collected(rows, &mut bytes).await?),
             None => None,
@@ -155,7 +155,7 @@ async fn once(session: &mut Session, parts: &[WithPart], parameters: &[ScalarVal
         given.add(rows)?;
     }
     let done = Box::pin(run(session, &view, &given, last, parameters)).await?;
-    keep(session, &view, done.writes, &mut written).await?;
+    keep(session, &view, (last, done.writes, done.count), &mut written).await?;
     let tag = if matches!(last.statement, Statement::Query(_)) { "SELECT" } else { command_tag(&last.statement)? };
     Ok(match done.rows {
         Some(rows) => {
@@ -202,7 +202,7 @@ async fn run(
 async fn keep(
     session: &mut Session,
     view: &View,
-    writes: Option<WriteSet>,
+    (part, writes, count): (&WithPart, Option<WriteSet>, u64),
     written: &mut BTreeMap<(TableId, RowKey), bool>,
 ) -> Result<()> {
     let Some(writes) = writes else { return Ok(()) };
@@ -218,8 +218,10 @@ async fn keep(
             }
         }
     }
-    let pin = view.pin.clone();
-    session.write(&pin, writes).await
+    let (pin, table, merged) = (view.pin.clone(), writes.table(), writes.merged());
+    session.write(&pin, writes).await?;
+    write::count_rows(session, table, &part.statement, (count, merged));
+    Ok(())
 }
 
 async fn collected(mut rows: SendableRecordBatchStream, bytes: &mut usize) -> Result<(SchemaRef, Vec<RecordBatch>)> {

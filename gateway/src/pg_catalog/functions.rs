@@ -57,6 +57,7 @@ pub fn register(state: &mut SessionState) {
         .chain(super::protobuf::functions())
         .chain(super::rights::functions())
         .chain(super::signals::functions())
+        .chain(super::statistics::size_functions())
         .chain(super::statistics::functions())
         .chain(sequences())
         .chain(constants());
@@ -594,10 +595,6 @@ fn constants() -> Vec<RowFunction> {
         yes("pg_ts_dict_is_visible", 1..=1),
         yes("pg_ts_parser_is_visible", 1..=1),
         yes("pg_ts_template_is_visible", 1..=1),
-        unmeasured("pg_relation_size", 1..=2),
-        unmeasured("pg_total_relation_size", 1..=1),
-        unmeasured("pg_table_size", 1..=1),
-        unmeasured("pg_indexes_size", 1..=1),
         unmeasured("pg_tablespace_size", 1..=1),
     ]
 }

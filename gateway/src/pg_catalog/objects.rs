@@ -144,6 +144,11 @@ pub fn table_of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<Table
     statement.table_of(keyspan_catalog::TableId(id)).filter(|table| !of_key || !table.has_hidden_key())
 }
 
+/// Whether an OID that is a table's is the table's own, and not that of its key's index or constraint or of its rows.
+pub(super) fn own_table(oid: u32) -> bool {
+    oid & ROW_TYPE == 0
+}
+
 /// Whether an OID is that of a primary key's index.
 pub fn is_index(oid: u32) -> bool {
     oid & ROW_TYPE == INDEX

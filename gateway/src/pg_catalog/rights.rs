@@ -295,7 +295,7 @@ fn role_of(statement: &StatementContext, values: &[ScalarValue], least: usize) -
 }
 
 /// The relation of an argument.
-fn relation_of(statement: &StatementContext, value: &ScalarValue) -> Result<Option<u32>> {
+pub(super) fn relation_of(statement: &StatementContext, value: &ScalarValue) -> Result<Option<u32>> {
     let Some(name) = text_of(value) else { return Ok(None) };
     let wrapped = |error| DataFusionError::External(Box::new(error));
     let found = match name.parse::<u32>() {

@@ -1,5 +1,6 @@
 //! What has been done since the server's start, or since `pg_stat_reset`: the relations `pg_stat_database`,
-//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back.
+//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back; how
+//! large relations and databases are.
 //!
 //! A tenant's sessions see what was done in their own database, to shared tables too; the operator sees all databases.
 //! Columns that mean something, and are not counted, are NULL; of what there is not (plans that are counted, JIT, the
@@ -8,7 +9,10 @@
 use super::{
     cluster::{self, OPERATOR_DATABASE},
     columns::{Cell, Row},
-    objects::{count, index_oid, key_name, keyed_tables, schema_name},
+    objects::{
+        count, index_oid, is_index, key_name, keyed_tables, name_of_relation, own_table, schema_name, table_of_oid,
+    },
+    rights, sizes,
 };
 use crate::{
     activity::Activity,
@@ -19,7 +23,7 @@ use crate::{
     },
     pg_catalog::{columns::row, functions::row_function},
     shares::{Share, work::TableWork},
-    statistics::statements::Entry,
+    statistics::{slow::Slow, statements::Entry},
 };
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::{
@@ -28,6 +32,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_catalog::Table;
+use keyspan_storage::SpanInfo;
 use std::sync::Arc;
 
 /// Microseconds as the milliseconds that PostgreSQL shows.
@@ -114,10 +119,14 @@ fn work_of(share: Option<&Arc<Share>>, table: &Table) -> Arc<TableWork> {
 /// The rows of `pg_stat_all_tables` and its kin.
 pub(super) fn tables(statement: &StatementContext) -> Vec<Row> {
     let share = own_share(statement);
-    let one = |table: &Arc<Table>| {
+    let one = |(at, table): (usize, &Arc<Table>)| {
         let work = work_of(share.as_ref(), table);
+        // A store that fails tells its size to nobody, and the other columns stay of use.
+        let measured = if at < sizes::MEASURED_MAX { sizes::measure(statement, table).ok().flatten() } else { None };
+        let live = measured.map(|span| span.rows).or_else(|| Some(sizes::known(statement, table.id)?.0));
         row! {
             "relid" => table.id.0, "schemaname" => schema_name(statement, table.id.0), "relname" => table.name.clone(),
+            "n_live_tup" => live.map(count), "n_dead_tup" => measured.map(|span| count(span.dead_rows)),
             "seq_scan" => count(work.scans.get()), "seq_tup_read" => count(work.scanned_rows.get()),
             "idx_scan" => count(work.key_scans.get()), "idx_tup_fetch" => count(work.key_rows.get()),
             "n_tup_ins" => count(work.inserted.get()), "n_tup_upd" => count(work.updated.get()),
@@ -125,7 +134,7 @@ pub(super) fn tables(statement: &StatementContext) -> Vec<Row> {
             "autovacuum_count" => 0_i64, "analyze_count" => 0_i64, "autoanalyze_count" => 0_i64,
         }
     };
-    statement.tables().map(one).collect()
+    statement.tables().enumerate().map(one).collect()
 }
 
 /// The rows of `pg_stat_all_indexes` and its kin: of primary keys.
@@ -198,6 +207,20 @@ pub(super) fn statements_info(statement: &StatementContext) -> Vec<Row> {
     vec![row! { "dealloc" => count(instance.statistics.texts.deallocated()) }]
 }
 
+/// The rows of `keyspan.slow_statements`, the latest first: for operators.
+pub(super) fn slow(statement: &StatementContext) -> Vec<Row> {
+    let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
+    let one = |slow: &Arc<Slow>| {
+        row! {
+            "ended_at" => Cell::Micros(slow.ended_micros), "database" => slow.database.clone(),
+            "role" => slow.role.clone(), "pid" => slow.process_id, "duration_ms" => slow.took.as_secs_f64() * 1e3,
+            "rows" => count(slow.rows), "error" => slow.error, "statement" => slow.text.clone(),
+            "plan" => Some(slow.plan.clone()).filter(|plan| !plan.is_empty()),
+        }
+    };
+    instance.statistics.slow.all().iter().map(one).collect()
+}
+
 /// The rows of `pg_stat_progress_copy`: those of one's own sessions, of all for an operator.
 pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     let Some((instance, rows)) = statement.instance.as_ref().zip(statement.rows.as_ref()) else { return Vec::new() };
@@ -217,9 +240,9 @@ pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     instance.activities.all().into_iter().filter(seen).filter_map(one).collect()
 }
 
-/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_database_size()`,
-/// `pg_stat_get_last_vacuum_time()` and its kin.
-pub(super) fn functions() -> [RowFunction; 8] {
+/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_stat_get_last_vacuum_time()` and its
+/// kin.
+pub(super) fn functions() -> [RowFunction; 7] {
     [
         row_function("pg_stat_reset", 0..=0, DataType::Utf8View, |_, statement| {
             check_may_reset(statement, "pg_stat_reset")?;
@@ -253,31 +276,73 @@ pub(super) fn functions() -> [RowFunction; 8] {
         row_function("pg_stat_clear_snapshot", 0..=0, DataType::Utf8View, |_, _| Ok(text("")))
             .with_volatility(Volatility::Volatile)
             .returning("void"),
-        row_function("pg_database_size", 1..=1, DataType::Int64, |values, statement| {
-            let all = cluster::databases(statement);
-            let found = match int_of(&values[0]) {
-                Some(oid) => all.into_iter().find(|(own, _)| i64::from(*own) == oid),
-                None => {
-                    let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::Int64(None)) };
-                    let found = all.into_iter().find(|(_, own)| *own == name);
-                    Some(found.ok_or_else(|| {
-                        let message = format!("database \"{name}\" does not exist");
-                        external(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
-                    })?)
-                }
-            };
-            let share = statement.instance.as_ref().zip(found).map(|(of, (oid, _))| of.shares.of(tenant_of(oid)));
-            // Before the first measurement, which comes within a minute of the start, nothing is known.
-            let stored = share.map(|share| share.stored().map_or(0, |stored| stored.bytes));
-            Ok(ScalarValue::Int64(stored.map(count)))
-        })
-        .with_volatility(Volatility::Volatile),
         // Nothing is vacuumed or analysed.
         never("pg_stat_get_last_vacuum_time"),
         never("pg_stat_get_last_autovacuum_time"),
         never("pg_stat_get_last_analyze_time"),
         never("pg_stat_get_last_autoanalyze_time"),
     ]
+}
+
+/// `pg_relation_size()` and its kin, `pg_database_size()`.
+pub(super) fn size_functions() -> [RowFunction; 5] {
+    let sized =
+        |name, arity, run| row_function(name, arity, DataType::Int64, run).with_volatility(Volatility::Volatile);
+    [
+        sized("pg_relation_size", 1..=2, |values, statement| {
+            match values.get(1).and_then(text_of).as_deref() {
+                None | Some("main") => relation(values, statement, |span| span.bytes),
+                // Where PostgreSQL keeps free space and visibility, which are not kept here.
+                Some("fsm" | "vm" | "init") => relation(values, statement, |_| 0),
+                Some(_) => {
+                    let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid fork name");
+                    Err(external(error.with_hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")))
+                }
+            }
+        }),
+        sized("pg_table_size", 1..=1, |values, statement| relation(values, statement, |span| span.bytes)),
+        // A primary key is the order of the rows, and no index besides.
+        sized("pg_indexes_size", 1..=1, |values, statement| relation(values, statement, |_| 0)),
+        sized("pg_total_relation_size", 1..=1, |values, statement| {
+            relation(values, statement, |span| span.bytes.saturating_add(span.history_bytes))
+        }),
+        sized("pg_database_size", 1..=1, database),
+    ]
+}
+
+/// A size of a relation: of a table's rows; 0 for what has none of its own, NULL for what there is not.
+fn relation(values: &[ScalarValue], statement: &StatementContext, of: fn(&SpanInfo) -> u64) -> Result<ScalarValue> {
+    let Some(oid) = rights::relation_of(statement, &values[0])? else { return Ok(ScalarValue::Int64(None)) };
+    let bytes = match table_of_oid(statement, oid) {
+        Some(table) if own_table(oid) => sizes::measure(statement, table).map_err(external)?.as_ref().map_or(0, of),
+        Some(_) if is_index(oid) => 0,
+        _ if name_of_relation(statement, oid).is_some() => 0,
+        _ => return Ok(ScalarValue::Int64(None)),
+    };
+    Ok(ScalarValue::Int64(Some(count(bytes))))
+}
+
+fn database(values: &[ScalarValue], statement: &StatementContext) -> Result<ScalarValue> {
+    let all = cluster::databases(statement);
+    let found = match (int_of(&values[0]), text_of(&values[0])) {
+        (Some(oid), _) => all.into_iter().find(|(own, _)| i64::from(*own) == oid),
+        (None, Some(name)) => Some(all.into_iter().find(|(_, own)| *own == name).ok_or_else(|| {
+            let message = format!("database \"{name}\" does not exist");
+            external(SqlError::new(SqlState::INVALID_CATALOG_NAME, message))
+        })?),
+        (None, None) => None,
+    };
+    let Some(((oid, _), instance)) = found.zip(statement.instance.as_ref()) else {
+        return Ok(ScalarValue::Int64(None));
+    };
+    let catalog = &instance.catalog;
+    let tenant = statement.snapshot.tenants.values().find(|tenant| tenant.oid == oid);
+    let span = match tenant.filter(|_| oid != OPERATOR_DATABASE) {
+        Some(tenant) => catalog.tenant_span(&tenant.id),
+        None => catalog.operator_span(),
+    };
+    let span = span.map_err(|error| external(SqlError::from(error)))?;
+    Ok(ScalarValue::Int64(Some(count(span.bytes.saturating_add(span.history_bytes)))))
 }
 
 /// The moment of what never happens to the relation.

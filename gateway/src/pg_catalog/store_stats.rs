@@ -1,5 +1,5 @@
 //! The inside of the store, for the operator: `keyspan.segments`, `keyspan.tablets`, `keyspan.compactions`,
-//! `keyspan.memory`, `keyspan.clock`.
+//! `keyspan.memory`, `keyspan.object_store`, `keyspan.clock`.
 //!
 //! Each is read when a statement names it: what the store tells then
 //! ([`Store::inspect`](keyspan_storage::Store::inspect)), not what the statement's pin sees. A store that shows nothing
@@ -10,11 +10,11 @@ use super::{
     objects::count,
 };
 use crate::pg_catalog::columns::row;
-use crate::{context::StatementContext, instance::Instance, resources};
+use crate::{context::StatementContext, resources::Area};
 use keyspan_catalog::key::key_text;
 use keyspan_storage::{
     ClockInfo, TableName,
-    inspect::{CompactionInfo, Inspection, SegmentInfo, TabletInfo},
+    inspect::{CompactionInfo, Inspection, RequestInfo, SegmentInfo, TabletInfo},
 };
 
 /// What the store shows of itself; `None` when it shows nothing, or to a tenant.
@@ -43,7 +43,21 @@ pub fn compactions(statement: &StatementContext) -> Vec<Row> {
 /// The rows of `keyspan.memory`.
 pub fn memory(statement: &StatementContext) -> Vec<Row> {
     let Some(instance) = statement.instance.as_ref().filter(|_| statement.operator) else { return Vec::new() };
-    memory_areas(instance, instance.catalog.store().inspect().as_ref())
+    let one = |area: Area| {
+        row! { "area" => area.name, "bytes" => count(area.bytes), "limit_bytes" => area.limit_bytes.map(count) }
+    };
+    instance.resources.areas(instance.catalog.store().inspect().as_ref()).into_iter().map(one).collect()
+}
+
+/// The rows of `keyspan.object_store`: one for each kind of requests; none if segments are in a folder.
+pub fn object_store(statement: &StatementContext) -> Vec<Row> {
+    let one = |info: &RequestInfo| {
+        row! {
+            "kind" => info.kind.name(), "requests" => count(info.requests), "failures" => count(info.failures),
+            "bytes" => count(info.bytes),
+        }
+    };
+    inspection(statement).iter().flat_map(|inside| &inside.requests).map(one).collect()
 }
 
 /// The row of `keyspan.clock`.
@@ -95,29 +109,4 @@ fn compaction(statement: &StatementContext, info: &CompactionInfo) -> Row {
         "bytes_read" => count(info.bytes_read), "bytes_written" => count(info.bytes_written),
         "rows_read" => count(info.rows_in), "rows_written" => count(info.rows_out), "error" => info.error.clone(),
     }
-}
-
-fn memory_areas(instance: &Instance, inside: Option<&Inspection>) -> Vec<Row> {
-    let resources = &instance.resources;
-    let of = |area: &str, bytes: u64, limit: Option<u64>| {
-        row! { "area" => area, "bytes" => count(bytes), "limit_bytes" => limit.map(count) }
-    };
-    let mut rows = Vec::new();
-    if let Some((now, peak)) = resources::process_bytes() {
-        rows.push(of("process", now, None));
-        rows.push(of("process, at most so far", peak, None));
-    }
-    rows.push(of("queries", resources.query_bytes(), Some(resources.memory.query_bytes)));
-    if let Some(inside) = inside {
-        let (memory, budget) = (&inside.memory, resources.memory.budget());
-        rows.push(of("store: memtable", memory.memtable_bytes, Some(budget.memtable_bytes)));
-        rows.push(of("store: memtable being flushed", memory.frozen_bytes, Some(budget.memtable_bytes)));
-        rows.push(of("store: row cache", memory.row_cache_bytes, Some(budget.row_cache_bytes)));
-        rows.push(of("store: page cache", memory.page_cache_bytes, Some(budget.page_cache_bytes)));
-        rows.push(of("store: footer cache", memory.footer_cache_bytes, Some(budget.footer_cache_bytes)));
-        rows.push(of("disk: log", memory.log_bytes, None));
-    }
-    let (temp, limit) = resources.temp_bytes();
-    rows.push(of("disk: temporary files", temp, Some(limit)));
-    rows
 }

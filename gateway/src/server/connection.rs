@@ -57,6 +57,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The SQLSTATE; `None` for a lost connection.
+    pub(super) fn state(&self) -> Option<SqlState> {
+        match self {
+            Self::Sql(error) | Self::Fatal(error) => Some(error.state),
+            Self::Lost(_) => None,
+        }
+    }
+
     /// With the place in the text of the name that it is about; `nth` is the statement that failed.
     pub(crate) fn with_position(mut self, (text, nth): (&str, usize), database: &str) -> Self {
         if let Self::Sql(error) = &mut self

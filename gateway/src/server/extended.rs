@@ -14,6 +14,7 @@ use crate::{
     server::{
         connection::{Connection, Failure},
         copy,
+        counting::End,
         rows::{Form, RowsUnderWay},
     },
     session::{NamedStatement, Prepared, Source},
@@ -171,12 +172,12 @@ impl Connection {
         let begun = self.begun(kind);
         let done = self.execute_portal(&mut portal, rows_max).await;
         if let Some(prepared) = &portal.statement.prepared {
-            let tag = match &done {
-                Ok(Reply::Complete(tag)) => Some(tag.as_str()),
-                Ok(Reply::Suspended | Reply::Empty) => Some(""),
-                Err(_) => None,
+            let end = match &done {
+                Ok(Reply::Complete(tag)) => End::Done(prepared, tag),
+                Ok(Reply::Suspended | Reply::Empty) => End::Done(prepared, ""),
+                Err(failure) => End::Failed(Some(prepared), failure.state()),
             };
-            self.ended(&begun, tag.map(|tag| (prepared, tag)), ("", 0));
+            self.ended(&begun, &end, ("", 0));
         }
         self.registration.end();
         let reply = done?;

@@ -40,6 +40,7 @@ fn forget_what_is_gone(instance: &Instance, snapshot: &Snapshot) {
     let active = snapshot.tenants.values().filter(|tenant| tenant.state == TenantState::Active);
     let databases: HashSet<u32> = active.map(|tenant| tenant.oid).collect();
     instance.statistics.texts.forget(|entry| entry.database.is_some_and(|oid| !databases.contains(&oid)));
+    instance.statistics.slow.retain(|oid| databases.contains(&oid));
     let private = snapshot.private.values().flat_map(|own| own.tables.keys());
     let tables: HashSet<u32> = snapshot.tables.keys().chain(private).map(|id| id.0).collect();
     for share in instance.shares.all() {

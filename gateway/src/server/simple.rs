@@ -10,6 +10,7 @@ use crate::{
     server::{
         connection::{Connection, Failure},
         copy,
+        counting::End,
         rows::{Form, RowsUnderWay},
     },
     session::{Prepared, Session},
@@ -70,8 +71,11 @@ impl Connection {
     async fn run_alone(&mut self, work: FromText, place: (&str, usize)) -> Result<(), Failure> {
         let begun = self.begun(Kind::of(work.statement()));
         let done = self.run_one(work).await;
-        let counted = done.as_ref().ok().map(|(prepared, tag)| (prepared, tag.as_str()));
-        self.ended(&begun, counted, place);
+        let end = match &done {
+            Ok((prepared, tag)) => End::Done(prepared, tag),
+            Err(failure) => End::Failed(None, failure.state()),
+        };
+        self.ended(&begun, &end, place);
         self.registration.end();
         done.map(|_| ()).map_err(|failure| failure.with_position(place, &self.session.identity.database))
     }

@@ -267,7 +267,7 @@ async fn log_in(
     let mut warnings = Vec::new();
     for (name, value) in stored(&snapshot, &session.identity) {
         // What an older server has stored may not be known any more: nobody is locked out by it.
-        warnings.extend(session.set(name, value).err());
+        warnings.extend(session.set_stored(name, value).err());
     }
     for (name, value) in settings(&parameters)? {
         match session.set(&name, &value) {

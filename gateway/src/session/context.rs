@@ -70,7 +70,7 @@ impl Session {
             objects: self.objects.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
-            outline: self.log_min_duration().map(|_| self.outline.clone()),
+            outline: Some(self.outline.clone()),
             needs: Arc::default(),
             known_roles: Arc::default(),
         }

@@ -26,7 +26,7 @@ impl PendingSettings {
     /// # Errors
     /// Those of [`Settings::set`].
     pub fn ask(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
-        let (known, value, normal) = Settings::checked(name, value)?;
+        let (known, value, normal) = Settings::checked(name, value, true)?;
         let reset = if value.is_none() { self.initial().get(&known).cloned() } else { None };
         self.lock().insert((known, local), value);
         Ok(reset.unwrap_or(normal))

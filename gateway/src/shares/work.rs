@@ -47,6 +47,8 @@ pub(crate) struct TableWork {
     pub(crate) inserted: Tally,
     pub(crate) updated: Tally,
     pub(crate) deleted: Tally,
+    /// Rows that are alive and their bytes, as they were measured last.
+    size: Mutex<Option<(u64, u64)>>,
 }
 
 /// How rows were written.
@@ -78,8 +80,18 @@ impl TableWork {
         .add(rows);
     }
 
+    /// Takes a measurement of the rows that are alive and of their bytes.
+    pub(crate) fn measured(&self, rows: u64, bytes: u64) {
+        *self.size.lock() = Some((rows, bytes));
+    }
+
+    /// Rows that are alive and their bytes, as they were measured last.
+    pub(crate) fn last_measured(&self) -> Option<(u64, u64)> {
+        *self.size.lock()
+    }
+
     fn tallies(&self) -> [&Tally; 7] {
-        let Self { scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted } = self;
+        let Self { scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted, size: _ } = self;
         [scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted]
     }
 

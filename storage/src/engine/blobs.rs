@@ -14,12 +14,13 @@
 mod local;
 mod owner;
 mod remote;
+mod requests;
 
 pub(crate) use local::{LocalBlobs, no_space_or};
 pub(crate) use owner::{check_age, check_is_local, claim, note_newest};
 pub(crate) use remote::RemoteBlobs;
 
-use crate::{Error, Result, fs::Fs};
+use crate::{Error, Result, fs::Fs, inspect::RequestInfo};
 use bytes::Bytes;
 use std::{
     fmt::Debug,
@@ -60,6 +61,11 @@ pub(crate) trait Blobs: Send + Sync + Debug + 'static {
 
     /// The location, for messages.
     fn describe(&self) -> String;
+
+    /// What an object store was asked since this was connected to it; empty for a folder.
+    fn requests(&self) -> Vec<RequestInfo> {
+        Vec::new()
+    }
 }
 
 /// A file being written.

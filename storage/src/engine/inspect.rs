@@ -1,9 +1,9 @@
-//! The internals of an engine, for operators.
+//! The internals of an engine, for operators, and the size of ranges of keys without reading their rows.
 
-use super::{Engine, segment::Segment, state::Table, tablet::Tablet};
+use super::{Engine, history, memtable, ranges::positions_in, segment::Segment, state::Table, tablet::Tablet};
 use crate::{
-    TableName,
-    inspect::{Inspection, MemoryInfo, SegmentInfo, SegmentKind, TabletInfo, WorkInfo},
+    KeyRange, Result, TableName,
+    inspect::{Inspection, MemoryInfo, SegmentInfo, SegmentKind, SpanInfo, TabletInfo, WorkInfo},
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,8 +35,18 @@ impl Engine {
             memory,
             work: self.work(),
             pins: self.shared.pins.count(),
+            requests: self.maintenance.blobs.requests(),
             stopped: self.shared.stopped.get().cloned(),
         }
+    }
+
+    /// See [`Store::span`](crate::Store::span).
+    pub(super) fn span_info(&self, name: &TableName, rows: &KeyRange) -> Result<SpanInfo> {
+        let state = self.shared.published.load_full();
+        let span = span_of(state.table(name)?, rows)?;
+        let past = state.tables.get(&name.history_table());
+        let past = past.map(|past| span_of(past, &history::range(rows))).transpose()?.unwrap_or_default();
+        Ok(SpanInfo { history_bytes: past.bytes, ..span })
     }
 
     fn work(&self) -> WorkInfo {
@@ -56,6 +66,36 @@ impl Engine {
             footer_cache,
         }
     }
+}
+
+/// The size of a range: its part of each segment, and what it has in memtables. The parts of a table
+/// are disjoint, so that nothing is counted twice.
+fn span_of(table: &Table, range: &KeyRange) -> Result<SpanInfo> {
+    let mut span = SpanInfo::default();
+    if range.is_empty() {
+        return Ok(span);
+    }
+    for tablet in table.tablets.of_range(range) {
+        for segment in &tablet.segments {
+            let positions = positions_in(segment, &tablet.range, range)?;
+            let count = u64::from(positions.end - positions.start);
+            span.bytes += segment.bytes_of(&positions)?;
+            let dead = table.deletion_vectors.get(&segment.meta().id).map_or(0, |dead| dead.count_in(positions));
+            span.rows += count - dead;
+            span.dead_rows += dead;
+        }
+    }
+    let bounds = memtable::bounds(range);
+    // A slot of the frozen memtable that the active one has, too, is not the row's place any more.
+    let frozen = table.frozen.iter().flat_map(|frozen| frozen.memtable.slots.range::<_, [u8]>(bounds));
+    let frozen = frozen.filter(|(key, _)| !table.active.slots.contains_key::<[u8]>(key));
+    for (key, slot) in table.active.slots.range::<_, [u8]>(bounds).chain(frozen) {
+        if let Some(row) = &slot.row {
+            span.rows += 1;
+            span.bytes += (key.len() + row.len()) as u64;
+        }
+    }
+    Ok(span)
 }
 
 fn dead_rows(table: &Table, segment: &Segment) -> u64 {

@@ -35,7 +35,7 @@
 //! Reading: `open` loads the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and verifies
 //! their checksums. `page` decodes a page for reads of few rows, `cached` takes rows out of such pages. `projection`
 //! chooses the columns to read, `decode` makes rows of them, `walk` steps through positions, `rows` and `row` are the
-//! interface to callers, `clean` finds the row groups that a query engine may read by itself. `verify` reads
+//! interface to callers, `span` tells which part of the files some rows take, `clean` finds the row groups that a query engine may read by itself. `verify` reads
 //! everything.
 
 mod cached;
@@ -57,6 +57,7 @@ mod rows;
 mod shape;
 mod side;
 mod sink;
+mod span;
 mod tail;
 #[cfg(test)]
 #[allow(

@@ -54,7 +54,14 @@ async fn operators_alone_are_told() -> Result<()> {
     for (path, kind, word) in [
         ("/", "text/html", "<title>Keyspan"),
         ("/console/page.css", "text/css", "prefers-color-scheme"),
-        ("/console/page.js", "text/javascript", "/console/heat"),
+        ("/console/page.js", "text/javascript", "hashchange"),
+        ("/console/ask.js", "text/javascript", "X-Keyspan"),
+        ("/console/text.js", "text/javascript", "export"),
+        ("/console/heat.js", "text/javascript", "/console/heat"),
+        ("/console/running.js", "text/javascript", "/console/cancel"),
+        ("/console/tenants.js", "text/javascript", "/console/drops"),
+        ("/console/statements.js", "text/javascript", "/console/statements"),
+        ("/console/store.js", "text/javascript", "/console/store"),
     ] {
         let (head, body) = ask(address, &format!("GET {path}"), "").await?;
         assert!(head.contains("200 ok") && head.contains(&format!("content-type: {kind}")), "{head}");
@@ -66,7 +73,15 @@ async fn operators_alone_are_told() -> Result<()> {
     let basic = |role: &str, password: &str| {
         format!("{CONSOLE}Authorization: Basic {}\r\n", STANDARD.encode(format!("{role}:{password}")))
     };
-    for path in ["GET /console/state", "GET /console/heat", "POST /console/cancel?pid=1"] {
+    for path in [
+        "GET /console/state",
+        "GET /console/heat",
+        "GET /console/tenants",
+        "GET /console/drops",
+        "GET /console/statements",
+        "GET /console/store",
+        "POST /console/cancel?pid=1",
+    ] {
         assert_eq!(status(address, path, &token()).await?, "200", "{path}");
         assert_eq!(status(address, path, &basic("keyspan", OPERATOR_PASSWORD)).await?, "200", "{path}");
         assert_eq!(status(address, path, &basic("alto", PASSWORD)).await?, "401", "{path}");
@@ -82,6 +97,7 @@ async fn operators_alone_are_told() -> Result<()> {
         ("POST /console/cancel?pid=x", "400"),
         ("GET /console/heat?span=year", "400"),
         ("GET /console/heat?table=-1", "400"),
+        ("GET /console/tenants?find=%25", "400"),
         ("GET /console/other", "404"),
     ] {
         assert_eq!(status(address, request, &token()).await?, expected, "{request}");
@@ -151,14 +167,86 @@ async fn a_running_statement_is_shown_and_cancelled() -> Result<()> {
     assert_eq!(done["cancelled"], true);
     assert!(asleep.await?.starts_with("57014"));
     assert_eq!(json(address, "POST /console/cancel?pid=999999999").await?["cancelled"], false);
-    let state = json(address, "GET /console/state").await?;
-    let tenants = state["tenants"].as_array().context("a list")?;
-    let alto = tenants.iter().find(|one| one["tenant"] == "alto").context("alto")?;
+    let found = json(address, "GET /console/tenants").await?;
+    let alto = named(&found, "alto")?;
     assert_eq!(alto["rows_written"], 1);
-    let slow = state["slow"].as_array().context("a list")?;
+    let found = json(address, "GET /console/statements").await?;
+    let top = found["top"].as_array().context("a list")?;
     assert!(
-        slow.iter().any(|one| one["text"].as_str().is_some_and(|text| text.contains("INSERT INTO t VALUES ($1)"))),
-        "{slow:?}"
+        top.iter().any(|one| one["text"].as_str().is_some_and(|text| text.contains("INSERT INTO t VALUES ($1)"))),
+        "{top:?}"
     );
+    Ok(())
+}
+
+fn named<'a>(found: &'a Value, tenant: &str) -> Result<&'a Value> {
+    let all = found["tenants"].as_array().context("a list")?;
+    all.iter().find(|one| one["tenant"] == tenant).with_context(|| format!("{tenant} in {found}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_have_quotas_and_certificates() -> Result<()> {
+    let harness = Harness::start_with(with_http).await?;
+    let address = harness.http().context("an address")?;
+    let (one, _other) = (harness.tenant("alto").await?, harness.tenant("bari").await?);
+    let operator = harness.operator().await?;
+    one.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text, w text)").await?;
+    one.batch_execute("INSERT INTO t SELECT g, 'a', 'b' FROM generate_series(1, 100) g").await?;
+    operator.batch_execute("ALTER DATABASE alto SET (connections = 5)").await?;
+    let found = json(address, "GET /console/tenants").await?;
+    assert_eq!(found["count"], 2);
+    let alto = named(&found, "alto")?;
+    assert_eq!(alto["quotas"], serde_json::json!([["connections", 5, ""]]));
+    assert_eq!((&alto["state"], &alto["connections"]), (&Value::from("active"), &Value::from(1)));
+    assert_eq!(named(&found, "(operator)")?["state"], "");
+    // The numbers are SQL's.
+    let usage = "SELECT sum(statements), sum(rows_written), sum(bytes_written), pg_database_size('alto')
+        FROM keyspan.usage WHERE tenant = 'alto'";
+    let numbers = ["statements", "rows_written", "bytes_written", "stored_bytes"].map(|name| alto[name].to_string());
+    assert_eq!(rows(&operator, usage).await?, [numbers.join("|")]);
+    let found = json(address, "GET /console/tenants?find=bar").await?;
+    assert_eq!((found["count"].as_u64(), found["tenants"].as_array().map(Vec::len)), (Some(1), Some(1)));
+
+    assert_eq!(json(address, "GET /console/drops").await?["drops_count"], 0);
+    one.batch_execute("ALTER TABLE t DROP COLUMN w").await?;
+    operator.batch_execute("DROP DATABASE bari WITH (FORCE)").await?;
+    let found = json(address, "GET /console/drops").await?;
+    let drop = &found["drops"][0];
+    assert_eq!((&drop["tenant"], &drop["dropped_by"]), (&Value::from("bari"), &Value::from("keyspan")));
+    let certificate: Value = serde_json::from_str(drop["certificate"].as_str().context("a text")?)?;
+    assert_eq!((&certificate["tenant"], &certificate["oid"]), (&drop["tenant"], &drop["oid"]));
+    let erasures = "SELECT count(*) FROM keyspan.erasures";
+    assert_eq!(rows(&operator, erasures).await?, [found["erasures_count"].to_string()]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_is_shown_as_sql_has_it() -> Result<()> {
+    let harness = Harness::start_with(with_http).await?;
+    let address = harness.http().context("an address")?;
+    let one = harness.tenant("alto").await?;
+    let operator = harness.operator().await?;
+    operator.batch_execute("CREATE TABLE shared (k bigint PRIMARY KEY, v text)").await?;
+    one.batch_execute("INSERT INTO shared SELECT g, 'a' FROM generate_series(1, 1000) g").await?;
+    harness.engine().compact(None).await?;
+    let found = json(address, "GET /console/store").await?;
+    let shared = found["tables"].as_array().context("a list")?.iter().find(|table| table["table"] == "shared");
+    let shared = shared.context("the table")?;
+    let numbers = ["tablets", "segments", "deltas", "rows", "dead_rows", "bytes"].map(|name| shared[name].to_string());
+    let sql = "SELECT count(*), sum(segments), sum(deltas), sum(rows), sum(dead_rows), sum(bytes) FROM keyspan.tablets
+        WHERE table_name = 'shared'";
+    assert_eq!(rows(&operator, sql).await?, [numbers.join("|")]);
+    let sql = "SELECT count(*) FROM keyspan.segments";
+    assert_eq!(rows(&operator, sql).await?, [found["segments_count"].to_string()]);
+    let sql = "SELECT count(*) FROM keyspan.compactions";
+    let compactions = found["compactions"].as_array().context("a list")?.len();
+    assert_eq!(rows(&operator, sql).await?, [compactions.to_string()]);
+    let areas = rows(&operator, "SELECT area FROM keyspan.memory").await?;
+    let shown: Vec<_> =
+        found["memory"].as_array().context("a list")?.iter().filter_map(|one| one["area"].as_str()).collect();
+    assert_eq!(shown, areas);
+    // Its segments are in a folder.
+    assert_eq!(found["requests"], Value::Array(Vec::new()));
+    assert_eq!(rows(&operator, "SELECT * FROM keyspan.object_store").await?, [""; 0]);
     Ok(())
 }

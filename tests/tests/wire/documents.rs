@@ -1,7 +1,11 @@
 //! What the documents show: every block runs, against a server of its own, and gives what stands below it.
 
-use super::harness::{Harness, PASSWORD, connect, rows};
+use super::{
+    command::Serving,
+    harness::{Harness, PASSWORD, connect, rows},
+};
 use anyhow::{Context, Result};
+use futures::{SinkExt, TryStreamExt};
 use std::{
     collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
@@ -48,10 +52,6 @@ async fn what_the_reference_shows_in_sql_runs() -> Result<()> {
         if block.contains("FOR SYSTEM_TIME") {
             continue;
         }
-        // Rows go over the connection, which a client has to take part in: `copy` has tests of its own.
-        if block.contains("FROM STDIN") {
-            continue;
-        }
         let is_tenants = block.starts_with("-- in database \"altostrat\"");
         if !is_tenants && ["Tenants and roles", "Tables"].contains(&heading.as_str()) {
             if block.starts_with("CREATE TABLE readings") {
@@ -67,12 +67,28 @@ async fn what_the_reference_shows_in_sql_runs() -> Result<()> {
         if block.contains(" ben") {
             operator.batch_execute("GRANT CONNECT ON DATABASE a TO ben").await?;
         }
-        tenant().await?.batch_execute(block).await.with_context(|| block.clone())?;
+        let client = tenant().await?;
+        if block.contains("FROM STDIN") {
+            copy(&client, block).await.with_context(|| block.clone())?;
+        } else {
+            client.batch_execute(block).await.with_context(|| block.clone())?;
+        }
     }
-    let operate = blocks(&document("operate.md")?, "sql");
-    assert!(!operate.is_empty());
-    for (_, block) in &operate {
-        operator.batch_execute(block).await.with_context(|| block.clone())?;
+    Ok(())
+}
+
+/// Runs COPYs over the connection, in which a client takes part: of a header alone, and of all rows.
+async fn copy(client: &Client, block: &str) -> Result<()> {
+    let text: String = block.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect();
+    for statement in text.split(";\n").map(str::trim).filter(|statement| !statement.is_empty()) {
+        if statement.contains("FROM STDIN") {
+            let mut sink = std::pin::pin!(client.copy_in(statement).await?);
+            sink.send(bytes::Bytes::from_static(b"device_type,device_id,at,temperature\n")).await?;
+            assert_eq!(sink.finish().await?, 0);
+        } else {
+            let parts: Vec<bytes::Bytes> = client.copy_out(statement).await?.try_collect().await?;
+            assert!(!parts.is_empty(), "{statement}");
+        }
     }
     Ok(())
 }
@@ -163,6 +179,8 @@ pages! {
     a_thousand_tenants_run: "tenants.md", 6;
     coming_from_postgres_runs: "from-postgresql.md", 2;
     coming_from_bigtable_runs: "from-bigtable.md", 7;
+    operation_runs: "operate.md", 1;
+    security_gives_what_stands_below_it: "security.md", 8;
 }
 
 /// Each code that the server gives is on the page of codes, and no other.
@@ -225,7 +243,7 @@ fn links_lead_somewhere() -> Result<()> {
 #[tokio::test]
 async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<()> {
     let mut seen = 0;
-    for name in ["operate.md", "quickstart.md", "../README.md"] {
+    for name in ["operate.md", "quickstart.md", "security.md", "../README.md"] {
         let text = document(name)?;
         let shells = ["sh", "console"].map(|language| blocks(&text, language)).concat();
         for line in shells.iter().flat_map(|(_, block)| block.lines()) {
@@ -239,5 +257,67 @@ async fn what_the_documents_show_on_the_command_line_is_understood() -> Result<(
         }
     }
     assert!(seen > 4, "{seen} command lines");
+    Ok(())
+}
+
+/// Runs the commands of the page of operation, one after the other beside a server; paths and addresses are the test's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operation_shows_on_the_command_line_runs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let serving = Serving::start(&folder.path().join("store"), Some(PASSWORD)).await?;
+    let operator = connect(&serving.config(PASSWORD)).await?;
+    operator.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY)").await?;
+    let made = format!("CREATE ROLE ana SUPERUSER LOGIN PASSWORD '{PASSWORD}'");
+    for statement in [&made, "CREATE DATABASE alto", "CREATE DATABASE altostrat OWNER ana"] {
+        operator.batch_execute(statement).await?;
+    }
+    operator.batch_execute("INSERT INTO t (tenant, k) VALUES ('alto', 1), ('alto', 2)").await?;
+    std::fs::write(at("telemetry.pb"), super::protobuf::descriptors())?;
+    let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
+    std::fs::write(at("server.crt"), certificate.cert.pem())?;
+    std::fs::write(at("server.key"), certificate.signing_key.serialize_pem())?;
+    let address = serving.address.to_string();
+    let (mut ran, mut served) = (0, 0);
+    for (_, block) in blocks(&document("operate.md")?, "sh") {
+        for line in block.lines().filter_map(|line| line.strip_prefix("keyspan ")) {
+            let (line, output) = line.split_once(" > ").map_or((line, None), |(line, file)| (line, Some(file)));
+            let word = |word: &str| match word {
+                "/srv/keyspan" => at("store"),
+                "/srv/restored" => at("restored"),
+                "/backup/2026-11-21" => at("backup"),
+                "/backup/alto" => at("alto"),
+                "127.0.0.1:5433" | "10.0.0.7:5432" => address.clone(),
+                word => word.to_owned(),
+            };
+            let mut command = super::command::keyspan();
+            command.current_dir(folder.path()).env("KEYSPAN_PASSWORD", PASSWORD);
+            if let Some(rest) = line.strip_prefix("serve ") {
+                // Beside the server of this test: on a free port, over a store of its own.
+                let rest = rest.split_once(" --listen").map_or(rest, |(before, _)| before);
+                let words = rest.split(' ').map(|word| word.replace("/srv/keyspan", &at(&format!("served-{served}"))));
+                command.arg("serve").args(words).args(["--listen", "127.0.0.1:0"]);
+                let other = Serving::spawn(command).await.with_context(|| line.to_owned())?;
+                let status = other.signal(rustix::process::Signal::TERM).await?.status;
+                assert!(status.success(), "{line}");
+                served += 1;
+                continue;
+            }
+            command.args(line.split(' ').map(word));
+            if line.starts_with("proto") && !line.contains("--server") {
+                command.args(["--server", &address]);
+            }
+            let done = command.output().await?;
+            assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+            if let Some(file) = output {
+                std::fs::write(at(file), &done.stdout)?;
+            }
+            ran += 1;
+        }
+    }
+    assert!((ran, served) >= (9, 3), "{ran} commands, {served} servers");
+    let counted = "SELECT tenant, count(*) FROM t GROUP BY tenant ORDER BY tenant";
+    assert_eq!(rows(&operator, counted).await?, ["alto|2", "alto-old|2"]);
+    assert_eq!(rows(&operator, "SELECT count(*) > 0 FROM keyspan.proto_messages").await?, ["t"]);
     Ok(())
 }

@@ -27,6 +27,11 @@ fn message(name: &str, field: Vec<FieldDescriptorProto>) -> DescriptorProto {
     DescriptorProto { name: Some(name.to_owned()), field, ..Default::default() }
 }
 
+/// `telemetry.proto` as protoc writes it, for tests of other parts.
+pub fn descriptors() -> Vec<u8> {
+    telemetry(false)
+}
+
 /// `telemetry.proto`, as protoc writes it: a reading of a device, where `more` is what a newer version adds.
 fn telemetry(more: bool) -> Vec<u8> {
     let position =

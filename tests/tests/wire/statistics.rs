@@ -143,3 +143,145 @@ async fn a_copy_says_how_far_it_is() -> Result<()> {
     assert_eq!(rows(&same, asked).await?, [""; 0]);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_counts_by_what_it_does() -> Result<()> {
+    let harness = Harness::start().await?;
+    let one = harness.tenant("alto").await?;
+    one.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text)").await?;
+    one.batch_execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 10) g").await?;
+    one.batch_execute(
+        "MERGE INTO t USING generate_series(1, 14) AS s(k) ON t.k = s.k
+            WHEN MATCHED AND s.k <= 3 THEN DELETE
+            WHEN MATCHED AND s.k = 4 THEN DO NOTHING
+            WHEN MATCHED THEN UPDATE SET v = 'b'
+            WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'c')",
+    )
+    .await?;
+    let counted = "SELECT n_tup_ins, n_tup_upd, n_tup_del, n_live_tup FROM pg_stat_user_tables WHERE relname = 't'";
+    assert_eq!(rows(&one, counted).await?, ["14|6|3|11"]);
+    // What the parts of WITH write counts, too.
+    one.batch_execute("WITH gone AS (DELETE FROM t WHERE k = 5 RETURNING v) INSERT INTO t SELECT 20, v FROM gone")
+        .await?;
+    assert_eq!(rows(&one, counted).await?, ["15|6|4|11"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_are_those_of_the_tenant() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (one, other) = (harness.tenant("alto").await?, harness.tenant("altostrat").await?);
+    let operator = harness.operator().await?;
+    operator.batch_execute("CREATE TABLE shared (k bigint PRIMARY KEY, v text)").await?;
+    one.batch_execute("CREATE TABLE own (k bigint PRIMARY KEY, v text)").await?;
+    let live = "SELECT relname, n_live_tup, n_dead_tup FROM pg_stat_user_tables ORDER BY 1";
+    assert_eq!(rows(&one, live).await?, ["own|0|0", "shared|0|0"]);
+    // Nothing was measured of the other's.
+    let known = "SELECT relname, reltuples, relpages > 0 FROM pg_class WHERE relname IN ('own', 'shared') ORDER BY 1";
+    assert_eq!(rows(&other, known).await?, ["shared|-1|f"]);
+    let fill =
+        |rows: u32| format!("INSERT INTO shared SELECT g, repeat(md5(g::text), 4) FROM generate_series(1, {rows}) g");
+    one.batch_execute(&fill(2_000)).await?;
+    other.batch_execute(&fill(500)).await?;
+    one.batch_execute("INSERT INTO own SELECT k, v FROM shared WHERE k <= 100").await?;
+    for flushed in [false, true] {
+        if flushed {
+            harness.engine().flush().await?;
+        }
+        assert_eq!(rows(&one, live).await?, ["own|100|0", "shared|2000|0"], "{flushed}");
+        assert_eq!(rows(&other, live).await?, ["shared|500|0"], "{flushed}");
+        assert_eq!(rows(&operator, live).await?, ["shared|2500|0"], "{flushed}");
+        // A row is about 130 bytes, in files less than half of that.
+        let bounds = |table: &str| {
+            format!("SELECT pg_relation_size('{table}') / greatest(count(*), 1) BETWEEN 10 AND 400 FROM {table}")
+        };
+        assert_eq!(rows(&one, &bounds("shared")).await?, ["t"], "{flushed}");
+        assert_eq!(rows(&other, &bounds("shared")).await?, ["t"], "{flushed}");
+        let sums = "SELECT pg_table_size('shared') = pg_relation_size('shared'),
+                pg_total_relation_size('shared') = pg_relation_size('shared'), pg_indexes_size('shared'),
+                pg_database_size(current_database()) >= pg_relation_size('shared'),
+                pg_relation_size('shared', 'fsm'), pg_relation_size('shared_pkey'), pg_relation_size('pg_class')";
+        assert_eq!(rows(&one, sums).await?, ["t|t|0|t|0|0|0"], "{flushed}");
+    }
+    let both =
+        "SELECT (SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname IN ('own', 'shared'))
+        = pg_database_size('alto')";
+    assert_eq!(rows(&one, both).await?, ["t"]);
+    assert_eq!(rows(&operator, "SELECT pg_database_size('alto') > 2 * pg_database_size('altostrat')").await?, ["t"]);
+    assert_eq!(rows(&operator, "SELECT pg_database_size('keyspan') > 0").await?, ["t"]);
+    assert_eq!(rows(&one, known).await?, ["own|100|t", "shared|2000|t"]);
+    // What is dead in a file still takes its place there.
+    let before: i64 = rows(&one, "SELECT pg_relation_size('shared')").await?[0].parse()?;
+    one.batch_execute("DELETE FROM shared WHERE k <= 500; UPDATE shared SET v = 'x' WHERE k > 1990").await?;
+    assert_eq!(rows(&one, live).await?, ["own|100|0", "shared|1500|510"]);
+    let after: i64 = rows(&one, "SELECT pg_relation_size('shared')").await?[0].parse()?;
+    assert!(before < after && after < before + 2_000, "{before} {after}");
+    assert_eq!(rows(&other, live).await?, ["shared|500|0"]);
+    assert!(error(&one, "SELECT pg_relation_size('shared', 'x')").await.starts_with("22023"));
+    assert!(error(&one, "SELECT pg_relation_size('nowhere')").await.starts_with("42P01"));
+    assert_eq!(rows(&one, "SELECT pg_relation_size(1), pg_total_relation_size(NULL)").await?, ["|"]);
+    assert!(error(&one, "SELECT pg_database_size('altostrat')").await.starts_with("3D000"));
+    Ok(())
+}
+
+/// Tenants share files: one with small rows is not told how large its neighbour's are.
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_are_not_those_of_neighbours() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (small, large) = (harness.tenant("alto").await?, harness.tenant("bari").await?);
+    let operator = harness.operator().await?;
+    operator.batch_execute("CREATE TABLE shared (k bigint PRIMARY KEY, v text)").await?;
+    small.batch_execute("INSERT INTO shared SELECT g, md5(g::text) FROM generate_series(1, 5000) g").await?;
+    let texts = "SELECT g, (SELECT string_agg(md5((g * 100 + i)::text), '') FROM generate_series(1, 30) i)";
+    large.batch_execute(&format!("INSERT INTO shared {texts} FROM generate_series(1, 5000) g")).await?;
+    harness.engine().compact(None).await?;
+    let size = "SELECT pg_relation_size('shared')";
+    let (own, other): (u64, u64) = (rows(&small, size).await?[0].parse()?, rows(&large, size).await?[0].parse()?);
+    assert!(own * 8 < other, "{own} {other}");
+    assert_eq!(rows(&operator, "SELECT count(*) FROM keyspan.segments WHERE table_name = 'shared'").await?, ["1"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_a_part_of_the_total_size() -> Result<()> {
+    let harness = Harness::start().await?;
+    let one = harness.tenant("alto").await?;
+    let table = "CREATE TABLE t (k bigint PRIMARY KEY, v text) WITH (history = '1 day')";
+    harness.operator().await?.batch_execute(table).await?;
+    one.batch_execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 100) g; UPDATE t SET v = 'b'").await?;
+    let grown = "SELECT n_live_tup, pg_total_relation_size('t') > pg_table_size('t') FROM pg_stat_user_tables";
+    assert_eq!(rows(&one, grown).await?, ["100|t"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_statements_are_kept_with_their_plans() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (one, operator) = (harness.tenant("alto").await?, harness.operator().await?);
+    one.batch_execute("CREATE TABLE t (k bigint PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'secret')").await?;
+    let slow = "SELECT database, role, rows, statement, plan FROM keyspan.slow_statements ORDER BY ended_at";
+    assert_eq!(rows(&operator, slow).await?, [""; 0]);
+    operator.batch_execute("ALTER DATABASE alto SET log_min_duration_statement = 0").await?;
+    let quick = harness.connect("alto", "alto").await?;
+    rows(&quick, "SELECT v, count(*) FROM t WHERE v = 'secret' GROUP BY v").await?;
+    quick.query("SELECT v FROM t WHERE k = $1", &[&1_i64]).await?;
+    let kept = rows(&operator, slow).await?;
+    assert_eq!(kept.len(), 2, "{kept:#?}");
+    assert!(kept[0].starts_with("alto|alto|1|SELECT v, count(*) FROM t WHERE v = $1 GROUP BY v|"), "{kept:#?}");
+    assert!(kept[0].contains("Seq Scan on t"), "{kept:#?}");
+    // A read by key has no plan of its own, and not that of the statement before.
+    assert_eq!(kept[1], "alto|alto|1|SELECT v FROM t WHERE k = $1|");
+    assert!(error(&quick, "SELECT 1 / 0 AS no, k FROM t").await.starts_with("22012"));
+    let failed = "SELECT error, statement FROM keyspan.slow_statements WHERE error IS NOT NULL";
+    assert_eq!(rows(&operator, failed).await?, ["22012|SELECT $1 / $2 AS no, k FROM t"]);
+    assert!(error(&one, slow).await.starts_with("42P01"));
+    // A role does not choose by itself that its statements are logged.
+    let refused = error(&quick, "ALTER ROLE alto SET log_min_duration_statement = 5").await;
+    assert!(refused.starts_with("42501"), "{refused}");
+    drop((one, quick));
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
+    while !rows(&operator, slow).await?.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}

@@ -2,7 +2,29 @@
 
 use anyhow::{Context, Result};
 use std::{fmt::Write as _, net::SocketAddr, time::Instant};
+use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+/// A client, and the task of its connection.
+///
+/// # Errors
+/// If the connection or the log-in fails.
+pub(super) async fn connect(
+    address: SocketAddr,
+    login: &Login<'_>,
+) -> Result<(Client, JoinHandle<Result<(), tokio_postgres::Error>>)> {
+    let (client, connection) = Config::new()
+        .host(address.ip().to_string())
+        .port(address.port())
+        .user(login.role)
+        .password(login.password)
+        .dbname(login.database)
+        .application_name("keyspan demo")
+        .connect(NoTls)
+        .await
+        .with_context(|| format!("cannot connect as {} to the own address {address}", login.role))?;
+    Ok((client, tokio::spawn(connection)))
+}
 
 /// The role and database of a client.
 pub(super) struct Login<'a> {
@@ -59,17 +81,7 @@ const OPERATOR_QUERIES: [DemoQuery; 1] = [DemoQuery {
 pub(super) async fn ask(address: SocketAddr, tenant: &Login<'_>, operator: &Login<'_>) -> Result<String> {
     let mut text = String::new();
     for (login, queries) in [(tenant, TENANT_QUERIES.as_slice()), (operator, OPERATOR_QUERIES.as_slice())] {
-        let (client, connection) = Config::new()
-            .host(address.ip().to_string())
-            .port(address.port())
-            .user(login.role)
-            .password(login.password)
-            .dbname(login.database)
-            .application_name("keyspan demo")
-            .connect(NoTls)
-            .await
-            .with_context(|| format!("cannot connect as {} to the own address {address}", login.role))?;
-        let connection = tokio::spawn(connection);
+        let (client, connection) = connect(address, login).await?;
         for query in queries {
             run(&client, query, &mut text).await.with_context(|| format!("this failed:\n{}", query.sql))?;
         }
@@ -105,13 +117,13 @@ async fn run(client: &Client, query: &DemoQuery, text: &mut String) -> Result<()
 }
 
 /// The rows of an answer, as text.
-struct Answer {
+pub(super) struct Answer {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Answer {
-    fn of(messages: Vec<SimpleQueryMessage>) -> Self {
+    pub(super) fn of(messages: Vec<SimpleQueryMessage>) -> Self {
         let mut answer = Self { columns: Vec::new(), rows: Vec::new() };
         for message in messages {
             match message {
@@ -126,6 +138,11 @@ impl Answer {
             }
         }
         answer
+    }
+
+    /// The first column of the first row.
+    pub(super) fn first(&self) -> Option<&str> {
+        Some(self.rows.first()?.first()?.as_str())
     }
 }
 

@@ -2,13 +2,13 @@
 //! for each kind.
 
 use super::{
-    Attribute, CONSTRAINT, INDEX, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, detail_oid,
-    index_oid, key, key_name, namespace, owner, persistence, schema_oid, type_lines,
+    Attribute, CONSTRAINT, INDEX, KEY_METHOD, KeyColumn, ROW_TYPE, TABLE_METHOD, attributes, check_oids, count,
+    detail_oid, index_oid, key, key_name, namespace, owner, persistence, schema_oid, type_lines,
 };
 use crate::pg_catalog::columns::row;
 use crate::{
-    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, pg_catalog::tables,
-    system_relations::Relation,
+    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, pg_catalog::sizes,
+    pg_catalog::tables, system_relations::Relation,
 };
 use keyspan_catalog::{
     Column, Sequence, Table,
@@ -21,11 +21,13 @@ const PG_ATTRDEF: u32 = 2604;
 const PG_CONSTRAINT: u32 = 2606;
 
 pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
+    // As PostgreSQL has it of a table that nothing has looked at yet.
+    let (rows, blocks) = sizes::known(statement, table.id).map_or((-1.0, 0), |(rows, blocks)| (rows as f64, blocks));
     row! {
         "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(statement, table.id.0),
         "reltype" => table.id.0 | ROW_TYPE, "relowner" => rights::owner_of(statement, table.id.0),
         "relacl" => rights::list_of(statement, table.id.0), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => -1, "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
+        "relfilenode" => table.id.0, "reltuples" => rows, "relpages" => count(blocks), "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "reloptions" => tables::table_options(table), "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }

@@ -11,8 +11,12 @@
 //! Requests run on a small runtime of this module; the caller's thread waits for the answer, and may be a thread of any
 //! runtime or of none.
 
-use super::{Blob, BlobWriter, Blobs, missing, too_short};
-use crate::{Error, Result, engine::log::failed};
+use super::{
+    Blob, BlobWriter, Blobs, missing,
+    requests::{Counted, Requests},
+    too_short,
+};
+use crate::{Error, Result, engine::log::failed, inspect::RequestInfo};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{
@@ -54,6 +58,7 @@ pub(crate) struct RemoteBlobs(Arc<Bucket>);
 
 struct Bucket {
     store: Arc<dyn ObjectStore>,
+    requests: Arc<Requests>,
     prefix: Key,
     /// Redacted, for messages.
     url: String,
@@ -102,7 +107,9 @@ impl RemoteBlobs {
             .enable_all()
             .build()
             .map_err(|source| failed("start the threads for", Path::new(&url), source))?;
-        Ok(Self(Arc::new(Bucket { store, prefix, url, runtime: Some(runtime) })))
+        let requests = Arc::<Requests>::default();
+        let store = Arc::new(Counted { store, requests: Arc::clone(&requests) });
+        Ok(Self(Arc::new(Bucket { store, requests, prefix, url, runtime: Some(runtime) })))
     }
 }
 
@@ -211,6 +218,10 @@ impl Blobs for RemoteBlobs {
 
     fn describe(&self) -> String {
         self.0.url.clone()
+    }
+
+    fn requests(&self) -> Vec<RequestInfo> {
+        self.0.requests.infos()
     }
 }
 

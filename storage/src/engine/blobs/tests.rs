@@ -66,6 +66,32 @@ fn a_bucket_conforms() {
     conforms(&remote());
 }
 
+#[test]
+fn requests_to_a_bucket_are_counted() {
+    let blobs = remote();
+    assert!(blobs.requests().iter().all(|info| (info.requests, info.failures, info.bytes) == (0, 0, 0)));
+    let mut writer = blobs.create("a").unwrap();
+    writer.write(b"0123456789").unwrap();
+    writer.finish().unwrap();
+    let mut large = blobs.create("b").unwrap();
+    large.write(&vec![7; 9 << 20]).unwrap();
+    large.finish().unwrap();
+    let blob = blobs.open("a").unwrap();
+    blob.read_at(2, 3).unwrap();
+    // Close together: one request for both, and for what is between them.
+    blob.read_ranges(&[0..2, 4..5]).unwrap();
+    assert!(blobs.open("none").is_err());
+    blobs.list().unwrap();
+    blobs.delete("a").unwrap();
+    let found: Vec<_> =
+        blobs.requests().into_iter().map(|info| (info.kind.name(), info.requests, info.bytes)).collect();
+    let upload = ("upload", 4, 9 << 20);
+    assert_eq!(found, [("get", 2, 8), ("head", 2, 0), ("put", 1, 10), upload, ("delete", 1, 0), ("list", 1, 0)]);
+    assert!(blobs.requests().iter().all(|info| info.failures == 0), "a missing object is an answer");
+    let local = LocalBlobs::new(Arc::new(SimFs::new()), "/store/seg".into()).unwrap();
+    assert_eq!(local.requests(), []);
+}
+
 #[tokio::test]
 async fn a_bucket_may_be_asked_from_any_thread() {
     tokio::task::spawn_blocking(|| conforms(&remote())).await.unwrap();

@@ -1,7 +1,7 @@
 //! Many rows at once: mutated separately, sampled, dropped by prefix.
 
 use crate::{
-    ErrorKind, Mutation, RowMutation, TableName,
+    ErrorKind, KeyRange, Mutation, RowMutation, SpanInfo, TableName,
     testing::notation::{Subject, family, key, set, set_now, table},
 };
 use bytes::Bytes;
@@ -51,6 +51,30 @@ pub(super) async fn samples_cut_the_table(s: &Subject) {
     let last = samples.last().unwrap();
     assert_eq!(last.key, key("k"), "the last is the last key");
     assert!((500_000..1_000_000).contains(&last.offset_bytes), "{} bytes for half a million", last.offset_bytes);
+}
+
+/// A store that tells sizes tells those of living rows, wherever they are.
+pub(super) async fn spans_have_sizes(s: &Subject) {
+    s.create_plain().await;
+    let span = |prefix: &'static str| s.store.span(&table(), &KeyRange::prefix(Bytes::from_static(prefix.as_bytes())));
+    let Some(none) = span("a#").unwrap() else { return };
+    assert_eq!(none, SpanInfo::default());
+    let value = |byte: &str| byte.repeat(100);
+    let rows = (0..50)
+        .flat_map(|at| ["a#", "b#"].map(|tenant| row(&format!("{tenant}{at:02}"), vec![set("a:q", 1, &value("1"))])));
+    s.store.mutate_rows(&table(), rows.collect()).await.unwrap();
+    for at in 0..10 {
+        s.write(&format!("a#{at:02}"), vec![Mutation::DeleteFromRow]).await;
+        s.write(&format!("b#{at:02}"), vec![set("a:q", 2, &value("2"))]).await;
+    }
+    s.write("a#99", vec![set("a:q", 1, "new")]).await;
+    let (a, b) = (span("a#").unwrap().unwrap(), span("b#").unwrap().unwrap());
+    assert_eq!((a.rows, b.rows), (41, 50));
+    assert!(a.bytes > 0 && b.bytes >= a.bytes, "{a:?} {b:?}");
+    let all = s.store.span(&table(), &KeyRange::all()).unwrap().unwrap();
+    assert_eq!(all.rows, 91);
+    let none = TableName::new("none").unwrap();
+    assert_eq!(s.store.span(&none, &KeyRange::all()).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 pub(super) async fn ranges_are_dropped(s: &Subject) {
