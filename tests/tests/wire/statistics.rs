@@ -224,24 +224,6 @@ async fn sizes_are_those_of_the_tenant() -> Result<()> {
     Ok(())
 }
 
-/// Tenants share files: one with small rows is not told how large its neighbour's are.
-#[tokio::test(flavor = "multi_thread")]
-async fn sizes_are_not_those_of_neighbours() -> Result<()> {
-    let harness = Harness::start().await?;
-    let (small, large) = (harness.tenant("alto").await?, harness.tenant("bari").await?);
-    let operator = harness.operator().await?;
-    operator.batch_execute("CREATE TABLE shared (k bigint PRIMARY KEY, v text)").await?;
-    small.batch_execute("INSERT INTO shared SELECT g, md5(g::text) FROM generate_series(1, 5000) g").await?;
-    let texts = "SELECT g, (SELECT string_agg(md5((g * 100 + i)::text), '') FROM generate_series(1, 30) i)";
-    large.batch_execute(&format!("INSERT INTO shared {texts} FROM generate_series(1, 5000) g")).await?;
-    harness.engine().compact(None).await?;
-    let size = "SELECT pg_relation_size('shared')";
-    let (own, other): (u64, u64) = (rows(&small, size).await?[0].parse()?, rows(&large, size).await?[0].parse()?);
-    assert!(own * 8 < other, "{own} {other}");
-    assert_eq!(rows(&operator, "SELECT count(*) FROM keyspan.segments WHERE table_name = 'shared'").await?, ["1"]);
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn history_is_a_part_of_the_total_size() -> Result<()> {
     let harness = Harness::start().await?;
