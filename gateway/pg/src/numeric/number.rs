@@ -13,6 +13,10 @@ use std::cmp::Ordering;
 pub(crate) const SIGNIFICANT_MIN: i32 = 16;
 /// Digits after the point of such a result, at most.
 pub(crate) const DISPLAY_SCALE_MAX: i32 = 1_000;
+/// Places before the point that a numeric may have, and one more: PostgreSQL's `NUMERIC_WEIGHT_MAX` in digits.
+const PLACES_BEFORE_MAX: i32 = 131_073;
+/// Places after it: PostgreSQL's `NUMERIC_DSCALE_MAX`.
+const PLACES_AFTER_MAX: i32 = 16_383;
 /// Digits in a group of PostgreSQL's representation, whose weights decide on scales.
 pub(crate) const GROUP: i32 = 4;
 
@@ -155,7 +159,7 @@ impl Decimal {
     }
 
     fn at_place(&self, places: i32, divide: impl Fn(&BigInt, &BigInt) -> BigInt) -> Self {
-        let places = places.clamp(-2 * DISPLAY_SCALE_MAX, 2 * DISPLAY_SCALE_MAX);
+        let places = places.clamp(-PLACES_BEFORE_MAX, PLACES_AFTER_MAX);
         let scale = places.max(0) as u32;
         let off = self.scale as i32 - places;
         if off <= 0 {

@@ -15,7 +15,8 @@ use crate::{
     functions::lists::TEXT_BESIDE,
 };
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values, visit_expressions,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values,
+    visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -49,6 +50,15 @@ fn number_scale(cell: &Expr) -> Option<i64> {
     match cell {
         Expr::Nested(inner) => number_scale(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => number_scale(expr),
+        Expr::BinaryOp { left, op, right } => {
+            let scales = (number_scale(left)?, number_scale(right)?);
+            match (op, scales) {
+                (BinaryOperator::Plus | BinaryOperator::Minus, (a @ 0.., b @ 0..)) => Some(a.max(b)),
+                (BinaryOperator::Multiply, (a @ 0.., b @ 0..)) => Some(a + b),
+                (BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply, _) => Some(-1),
+                _ => None,
+            }
+        }
         Expr::Cast { data_type: DataType::Numeric(_) | DataType::Decimal(_), array: false, .. } => Some(-1),
         Expr::Value(value) => match &value.value {
             // An exponent moves the point, and what has too many digits is cast.
