@@ -1,7 +1,7 @@
 //! `to_char`, `to_date`, `to_timestamp` and `to_number`: values by PostgreSQL's templates.
 //!
 //! [`time`] writes and reads dates and times, [`number`] numbers. A template is cut into its patterns by
-//! [`time::tokens`] or read by [`number::Layout`]; what is no pattern stands for itself.
+//! [`time::tokens`] or by the elements of a number's ([`number`]); what is no pattern stands for itself.
 
 pub mod number;
 pub mod read;

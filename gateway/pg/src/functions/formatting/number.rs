@@ -1,7 +1,7 @@
 //! Numbers by a template: `FM9,999.00`. Pure; numbers come and go as decimal texts, so that no digit is lost.
 //!
-//! A template becomes a [`Layout`]: its elements, and what they ask for together. [`write`] writes a number by it,
-//! [`read`] reads one. What elements mean, also where their combination is odd, is that of PostgreSQL 15
+//! A template becomes a [`Layout`]: its elements, and what they ask for together. [`mod@write`] writes a number by it,
+//! [`mod@read`] reads one. What elements mean, also where their combination is odd, is that of PostgreSQL 15
 //! (`src/backend/utils/adt/formatting.c`, in the C locale).
 
 use crate::error::{Result, SqlError, SqlState};
