@@ -194,7 +194,8 @@ const isShown = (selector) => page.eval(`Boolean(document.querySelector(${JSON.s
 // The rows of a table as texts.
 const rowsOf = (id) => page.eval(`[...document.querySelectorAll("#${id} tbody tr")].map(
   (line) => [...line.cells].map((cell) => cell.innerText.trim()))`);
-const rowOf = (id, first) => within(`a row ${first} in ${id}`, async () => (await rowsOf(id)).find((row) => row[0] === first));
+const rowOf = (id, first) =>
+  within(`a row ${first} in ${id}`, async () => (await rowsOf(id)).find((row) => row[0] === first));
 
 async function logIn(password) {
   await page.eval(`document.getElementById("password").focus()`);
@@ -218,8 +219,10 @@ async function seed() {
 }
 
 // Reads of one device of a tenant: what the map has to show as hot.
-const hot = (tenant, device, times) =>
-  server.psql(tenant, `SELECT value FROM readings WHERE device = '${device}' AND n = ${Number(device.slice(1))};\n`.repeat(times));
+const hot = (tenant, device, times) => {
+  const read = `SELECT value FROM readings WHERE device = '${device}' AND n = ${Number(device.slice(1))};\n`;
+  return server.psql(tenant, read.repeat(times));
+};
 
 async function load() {
   const began = Date.now();
@@ -287,9 +290,11 @@ async function heat() {
 
 async function cancel() {
   const sleeping = server.psql("bari", "SELECT 'a long one', pg_sleep(600);").catch((error) => String(error.stderr));
-  const row = await within("the statement", async () => (await rowsOf("running")).find((row) => row[4]?.includes("pg_sleep")));
+  const isLong = (row) => row[4]?.includes("pg_sleep");
+  const row = await within("the statement", async () => (await rowsOf("running")).find(isLong));
   assert.deepEqual([row[0], row[1], row[2]], ["bari", "keyspan", "active"]);
-  const pid = await server.psql("keyspan", "SELECT pid FROM pg_stat_activity WHERE query LIKE '%a long one%' AND datname = 'bari'");
+  const sql = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%a long one%' AND datname = 'bari'";
+  const pid = await server.psql("keyspan", sql);
   await page.picture("console-now");
   await page.click(`#running [data-of="${pid}"]`);
   assert.match(await sleeping, /canceling statement due to user request/);
@@ -318,7 +323,11 @@ async function tabs() {
   await page.type("cie");
   await within("the one that was looked for", async () => (await rowsOf("tenants")).length === 1);
   assert.equal((await rowsOf("tenants"))[0][0], "cielo");
-  await page.eval(`(() => { const find = document.getElementById("find"); find.value = ""; find.dispatchEvent(new Event("input")); })()`);
+  await page.eval(`(() => {
+    const find = document.getElementById("find");
+    find.value = "";
+    find.dispatchEvent(new Event("input"));
+  })()`);
   await rowOf("tenants", "alto");
   ok("tenants have SQL's numbers and their quotas");
 
@@ -338,7 +347,8 @@ async function tabs() {
   await page.click("#statements-tab");
   const top = await within("the statements", async () => (await rowsOf("top")).find((row) => row[7]?.includes("md5")));
   assert.ok(!top[7].includes("4000"), "a value");
-  const slow = await within("a slow one", async () => (await rowsOf("slow")).find((row) => row[5]?.includes("slow_one")));
+  const isSlow = (row) => row[5]?.includes("slow_one");
+  const slow = await within("a slow one", async () => (await rowsOf("slow")).find(isSlow));
   assert.match(slow[5], /Hash Join .*Seq Scan on readings/);
   assert.ok(!slow[5].includes("d1%"), "a value");
   await page.picture("console-statements", 720);
@@ -346,7 +356,8 @@ async function tabs() {
 
   await page.click("#store-tab");
   const table = await rowOf("tables", "readings");
-  const segments = await server.psql("keyspan", "SELECT sum(segments) FROM keyspan.tablets WHERE table_name = 'readings'");
+  const counted = "SELECT sum(segments) FROM keyspan.tablets WHERE table_name = 'readings'";
+  const segments = await server.psql("keyspan", counted);
   assert.equal(table[5], number(Number(segments)));
   assert.ok((await rowsOf("memory")).some((row) => row[0] === "store: row cache"));
   await page.picture("console-store");
@@ -410,7 +421,9 @@ async function check() {
   ok(`${page.requests.length} requests, all to the server; nothing was thrown`);
 }
 
-/** Removes a folder. The browser's own children write to it for a moment after it has ended; what stays fails nothing. */
+/**
+ * Removes a folder. The browser's own children write to it for a moment after it has ended; what stays fails nothing.
+ */
 async function emptied(path) {
   for (let attempt = 0; attempt < 50; attempt += 1) {
     try {

@@ -319,7 +319,8 @@ impl TenantStore {
         Ok(self.store.history_size(&table.physical, &rows, Some(pin.clone())).await?)
     }
 
-    /// The size of the span in a table as the store knows it without reading rows; for the operator, of the whole table.
+    /// The size of the span in a table as the store knows it without reading rows; for the operator, of the whole
+    /// table.
     /// `None` for a store that cannot tell. May block for a few reads of files.
     ///
     /// # Errors

@@ -4,8 +4,8 @@
 //! The page is part of the program: nothing is built for it, and it asks no other host. `page.html` has the tabs,
 //! `page.js` the log-in, the loops and what tabs share; each tab is a file of its own beside it, and asks for what the
 //! module of its name answers here: [`heat`](mod@heat) and what runs, [`tenants`](mod@tenants),
-//! [`statements`](mod@statements), [`store`](mod@store). Answers are bounded by the constants of these modules, whatever
-//! the server holds.
+//! [`statements`](mod@statements), [`store`](mod@store). Answers are bounded by the constants of these modules,
+//! whatever the server holds.
 
 mod heat;
 mod statements;

@@ -25,7 +25,7 @@ use crate::{
     sequences::LastValues,
     settings::pending::PendingSettings,
 };
-use datafusion::{common::exec_err, config::ConfigOptions, error::Result};
+use datafusion::{common::exec_err, config::ConfigOptions, error::Result, physical_plan::ExecutionPlan};
 use keyspan_catalog::{
     Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore, rights::PUBLIC_SCHEMA,
 };
@@ -33,6 +33,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock, OnceLock},
 };
+
+/// The plan of the statement that runs, if it has one.
+pub(crate) type NotedPlan = Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>;
 
 /// What a statement knows.
 #[derive(Clone, Debug)]
@@ -79,8 +82,8 @@ pub struct StatementContext {
     pub cancelled: CancelFlag,
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
-    /// Where the outline of its plan goes, if that is asked for.
-    pub(crate) outline: Option<Arc<Mutex<String>>>,
+    /// Where its plan is noted until it has ended, for what is told of slow ones. `None` in tests.
+    pub(crate) ran: Option<NotedPlan>,
     /// The rights that the statement needs, as they are found.
     pub(crate) needs: Arc<Needs>,
     /// The roles that its database knows, once they are asked for.

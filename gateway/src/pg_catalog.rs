@@ -5,8 +5,8 @@
 //! lists the functions that give its rows: of [`objects`] (tables, columns, keys, types), [`views`], [`comments`],
 //! [`cluster`] (databases, roles, settings, sessions), [`shares`] (tenants, their quotas and usage), [`tables`]
 //! (families, rules and places of columns), [`store_stats`] (the inside of the store), [`heat`] (which keys are hot)
-//! and [`information`] (`information_schema`); [`sizes`] says how large tables and databases are. A relation that PostgreSQL has and that has no rows here is empty.
-//! [`extension`] says what
+//! and [`information`] (`information_schema`); [`sizes`] says how large tables and databases are. A relation that
+//! PostgreSQL has and that has no rows here is empty. [`extension`] says what
 //! `pg_dump` passes over. [`create`] writes the statements that make relations again. [`functions`] and [`acl`] hold
 //! the functions that know the session or the catalog; [`rewrite`] and [`system_columns`] turn what DataFusion cannot
 //! plan in the queries of psql, of drivers and of tools into what it can.

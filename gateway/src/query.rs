@@ -8,9 +8,9 @@
 //! memory are planned again; correlated subqueries that cannot become joins run for each row
 //! ([`apply`](crate::pg::plan::apply)). PostgreSQL's semantics are the room [`pg`](crate::pg).
 //!
-//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` where it fits (in comparisons
-//! DataFusion's bigint, which compares the same). A number with a point or an exponent is a numeric. A quoted text beside a value of another type takes that
-//! type.
+//! Typing of literals, where PostgreSQL and DataFusion differ: a whole number is `integer` where it fits (in
+//! comparisons DataFusion's bigint, which compares the same). A number with a point or an exponent is a numeric. A
+//! quoted text beside a value of another type takes that type.
 
 use crate::pg::functions::bounded::ResultBytes;
 use crate::resources::QueryStates;
@@ -251,7 +251,7 @@ impl Query {
         physical: Arc<dyn ExecutionPlan>,
     ) -> Result<SendableRecordBatchStream> {
         self.statement.authorize()?;
-        note_outline(&self.statement, &physical);
+        note_plan(&self.statement, &physical);
         provider::within_budget(&physical)?;
         Ok(for_client(joins::run(&self.context, plan, physical)?))
     }
@@ -262,7 +262,7 @@ impl Query {
     /// 53400.
     pub(crate) fn run_short(&self, physical: Arc<dyn ExecutionPlan>) -> Result<SendableRecordBatchStream> {
         self.statement.authorize()?;
-        note_outline(&self.statement, &physical);
+        note_plan(&self.statement, &physical);
         provider::within_budget(&physical)?;
         Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
     }
@@ -396,15 +396,15 @@ pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -
 pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
     let optimized = optimize(context, &plan).await?;
     let physical = physical(context, &optimized).await?;
-    note_outline(StatementContext::within(context.state_ref().read().config_options())?, &physical);
+    note_plan(StatementContext::within(context.state_ref().read().config_options())?, &physical);
     provider::within_budget(&physical)?;
     Ok(for_client(joins::run(context, &optimized, physical)?))
 }
 
-/// Notes what a plan does, for a statement that turns out to be slow.
-fn note_outline(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
-    if let Some(outline) = &statement.outline {
-        *outline.lock() = explain::outline(plan);
+/// Notes a plan, for a statement that turns out to be slow: only then its outline is written.
+fn note_plan(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
+    if let Some(ran) = &statement.ran {
+        *ran.lock() = Some(Arc::clone(plan));
     }
 }
 

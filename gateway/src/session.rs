@@ -6,7 +6,7 @@
 
 use crate::activity::{Activity, Listed};
 use crate::advisory_locks::OwnLocks;
-use crate::lock::Mutex;
+use crate::context::NotedPlan;
 use crate::lookup;
 use crate::pg::datetime::{OwnedInput, Style};
 use crate::wire::transaction_status::TransactionStatus;
@@ -91,8 +91,8 @@ pub struct Session {
     pub(crate) pending_settings: Arc<PendingSettings>,
     /// What others see of it.
     activity: Listed,
-    /// The outline of the plan that runs, or ran last.
-    outline: Arc<Mutex<String>>,
+    /// The plan of the statement that runs.
+    ran: NotedPlan,
     /// What its database may take of the server.
     share: Arc<Share>,
     /// Its place among the sessions of the database.
@@ -202,7 +202,7 @@ impl Session {
             last_values: Arc::default(),
             pending_settings: Arc::default(),
             activity,
-            outline: Arc::default(),
+            ran: Arc::default(),
             share,
             connected: None,
         }

@@ -337,8 +337,8 @@ impl Settings {
         Ok(())
     }
 
-    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written; as an
-    /// operator sets it, or somebody else.
+    /// A setting as it is known, the value that it would have (`None` for that at start), and how that is written; as
+    /// an operator sets it, or somebody else.
     ///
     /// # Errors
     /// As [`set`](Self::set).

@@ -1,12 +1,13 @@
-//! OpenTelemetry traces, if the operator asks for them: a span for each statement, sent to a collector by OTLP over HTTP.
+//! OpenTelemetry traces, if the operator asks for them: a span for each statement, sent to a collector by OTLP over
+//! HTTP.
 //!
 //! ```text
 //! a statement ends ──► Traces::record ──► bounded queue ──► export: batches in protobuf ──► POST URL/v1/traces
 //!                        full: counted, dropped              fails: counted, dropped, and a pause that doubles
 //! ```
 //!
-//! No span has a value of a row: of a statement's text it has what `pg_stat_statements` shows. Statements never wait for
-//! the collector.
+//! No span has a value of a row: of a statement's text it has what `pg_stat_statements` shows. Statements never wait
+//! for the collector.
 
 mod export;
 mod message;

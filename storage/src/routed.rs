@@ -4,8 +4,8 @@
 //! A commit writes rows of one of them. One that writes rows of a server may rely on rows here as well, as writes of a
 //! tenant rely on its row of the catalog: these are checked here, before the server is asked. In between, no commit
 //! here may change them. So writes of servers hold a place, which commits to *watched* tables wait for and take alone;
-//! the catalog's table is watched, tables with many writes are not. The price is that an edit of the catalog waits for the
-//! writes of servers in progress, no longer than these may take.
+//! the catalog's table is watched, tables with many writes are not. The price is that an edit of the catalog waits for
+//! the writes of servers in progress, no longer than these may take.
 //!
 //! A table may have another name on its server: several tables here may show the same one there.
 //!

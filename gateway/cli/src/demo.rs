@@ -1,5 +1,5 @@
-//! `keyspan demo`: fills an empty store, says how to connect, asks three queries through its own socket, drops a tenant,
-//! kills a server, then serves, with psql in the foreground where there is one and a terminal.
+//! `keyspan demo`: fills an empty store, says how to connect, asks three queries through its own socket, drops a
+//! tenant, kills a server, then serves, with psql in the foreground where there is one and a terminal.
 
 mod passwords;
 mod progress;

@@ -60,8 +60,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub access: Option<PathBuf>,
 
-    /// The folder of the audit log: log-ins and refusals, definitions, grants, drops, exports, ended sessions, a line of
-    /// JSON for each; made if it is not there [default: audit in the store's folder]
+    /// The folder of the audit log: log-ins and refusals, definitions, grants, drops, exports, ended sessions, a line
+    /// of JSON for each; made if it is not there [default: audit in the store's folder]
     #[arg(long, value_name = "DIR")]
     pub audit: Option<PathBuf>,
 

@@ -67,6 +67,7 @@ fn name_of(snapshot: &Snapshot, oid: u32) -> Option<&str> {
 fn slow_of(slow: &Slow) -> Value {
     json!({
         "ended_at": slow.ended_micros / 1_000, "database": slow.database, "role": slow.role, "pid": slow.process_id,
-        "millis": slow.took.as_secs_f64() * 1e3, "rows": slow.rows, "error": slow.error, "text": slow.text, "plan": slow.plan,
+        "millis": slow.took.as_secs_f64() * 1e3, "rows": slow.rows, "error": slow.error, "text": slow.text,
+        "plan": slow.plan,
     })
 }

@@ -34,7 +34,8 @@ const list = new Loop(async (isCurrent) => {
   const found = await ask(`/console/tenants?find=${encodeURIComponent(find)}`);
   if (!isCurrent()) return;
   const shown = found.tenants.filter((one) => one.state).length;
-  at("tenants-count").textContent = shown < found.count ? `${shown} of ${found.count}, the busiest` : String(found.count);
+  const count = shown < found.count ? `${shown} of ${found.count}, the busiest` : String(found.count);
+  at("tenants-count").textContent = count;
   fill(at("tenants"), [
     ["tenant", (one) => (["", "active"].includes(one.state) ? one.tenant : `${one.tenant} (${one.state})`)],
     ["stored", (one) => (one.stored_bytes === null ? "" : bytes(one.stored_bytes)), "number"],

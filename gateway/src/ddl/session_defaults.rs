@@ -1,7 +1,7 @@
 //! `ALTER ROLE … SET` and `ALTER DATABASE … SET`: settings that sessions begin with, from their next log-in on.
 //!
-//! A later one of this list goes before an earlier: the setting's own default, the database's, the role's, the role's in
-//! that database, and what the client says when it connects ([`stored`]).
+//! A later one of this list goes before an earlier: the setting's own default, the database's, the role's, the role's
+//! in that database, and what the client says when it connects ([`stored`]).
 
 use crate::{
     identity::Identity,

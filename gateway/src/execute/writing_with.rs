@@ -1,9 +1,10 @@
-//! Statements of which queries in WITH write: `WITH gone AS (DELETE … RETURNING *) INSERT INTO archive SELECT * FROM gone`.
+//! Statements of which queries in WITH write: `WITH gone AS (DELETE … RETURNING *) INSERT INTO archive SELECT * FROM
+//! gone`.
 //!
-//! Their [parts](WithPart) run one after the other. As in PostgreSQL all see the rows as they were before the statement,
-//! and each other only through what they return; in PostgreSQL they run at the same time. What they write is one commit:
-//! a statement of its own is a transaction for that. The answer of the last part is collected before the commit, so that
-//! an error in it takes the writes along.
+//! Their [parts](WithPart) run one after the other. As in PostgreSQL all see the rows as they were before the
+//! statement, and each other only through what they return; in PostgreSQL they run at the same time. What they write is
+//! one commit: a statement of its own is a transaction for that. The answer of the last part is collected before the
+//! commit, so that an error in it takes the writes along.
 
 use super::{locking::subqueries, write};
 use crate::{

@@ -1,6 +1,6 @@
 //! What has been done since the server's start, or since `pg_stat_reset`: the relations `pg_stat_database`,
-//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back; how
-//! large relations and databases are.
+//! `pg_stat_user_tables` and its kin, `pg_stat_statements`, `pg_stat_progress_copy`, and the functions that set back;
+//! how large relations and databases are.
 //!
 //! A tenant's sessions see what was done in their own database, to shared tables too; the operator sees all databases.
 //! Columns that mean something, and are not counted, are NULL; of what there is not (plans that are counted, JIT, the
@@ -240,8 +240,8 @@ pub(super) fn copies(statement: &StatementContext) -> Vec<Row> {
     instance.activities.all().into_iter().filter(seen).filter_map(one).collect()
 }
 
-/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_stat_get_last_vacuum_time()` and its
-/// kin.
+/// `pg_stat_reset()`, `pg_stat_statements_reset()`, `pg_stat_clear_snapshot()`, `pg_stat_get_last_vacuum_time()` and
+/// its kin.
 pub(super) fn functions() -> [RowFunction; 7] {
     [
         row_function("pg_stat_reset", 0..=0, DataType::Utf8View, |_, statement| {

@@ -344,7 +344,7 @@ impl World {
             ear: Arc::default(),
             advisory_locks: None,
             instance: None,
-            outline: None,
+            ran: None,
             needs: Arc::default(),
             known_roles: Arc::default(),
             role_oid: None,

@@ -153,7 +153,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         ear: Arc::default(),
         advisory_locks: None,
         instance: None,
-        outline: None,
+        ran: None,
         needs: Arc::default(),
         known_roles: Arc::default(),
         role_oid: None,

@@ -4,6 +4,7 @@
 use super::connection::Connection;
 use crate::{
     pg::error::SqlState,
+    query::explain::outline,
     session::Prepared,
     sql::normal,
     statistics::{
@@ -13,7 +14,11 @@ use crate::{
     traces::Span,
     wire::transaction_status::TransactionStatus::{self, Idle},
 };
-use std::time::{Duration, Instant};
+use datafusion::physical_plan::ExecutionPlan;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// A statement that runs.
 pub(super) struct Begun {
@@ -56,8 +61,6 @@ impl Ended {
 impl Connection {
     /// Begins to count a statement.
     pub(super) fn begun(&self, kind: Kind) -> Begun {
-        // The plan of the statement before, if that did not say it itself.
-        self.session.take_outline();
         Begun { at: Instant::now(), kind, status: self.session.transaction_status() }
     }
 
@@ -65,6 +68,7 @@ impl Connection {
     pub(super) fn ended(&self, begun: &Begun, end: &End<'_>, text: (&str, usize)) {
         let took = begun.at.elapsed();
         let (session, instance) = (&self.session, &self.hub.instance);
+        let plan = session.take_plan();
         let is_done = matches!(end, End::Done(..));
         instance.statistics.ended(begun.kind, took, !is_done);
         let work = &session.share().work;
@@ -89,7 +93,7 @@ impl Connection {
                 instance.traces.record(self.span(begun.kind, &ended));
             }
             if is_slow {
-                self.note_slow(ended, log_min.is_some());
+                self.note_slow(ended, plan.as_ref(), log_min.is_some());
             }
         }
     }
@@ -111,7 +115,7 @@ impl Connection {
 
     /// Keeps a statement that took long, and writes it to the log if that is asked for: without its constants, and with
     /// the outline of its plan.
-    fn note_slow(&self, ended: Ended, logged: bool) {
+    fn note_slow(&self, ended: Ended, plan: Option<&Arc<dyn ExecutionPlan>>, logged: bool) {
         let session = &self.session;
         let slow = Slow {
             ended_micros: ended.at_micros,
@@ -123,7 +127,7 @@ impl Connection {
             rows: ended.rows,
             error: ended.error,
             text: ended.text,
-            plan: session.take_outline(),
+            plan: plan.map(outline).unwrap_or_default(),
         };
         if logged {
             tracing::info!(

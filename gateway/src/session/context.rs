@@ -70,7 +70,7 @@ impl Session {
             objects: self.objects.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
-            outline: Some(self.outline.clone()),
+            ran: Some(self.ran.clone()),
             needs: Arc::default(),
             known_roles: Arc::default(),
         }

@@ -8,6 +8,7 @@ use crate::{
     statistics::statements::Entry,
     write_set::written_bytes,
 };
+use datafusion::physical_plan::ExecutionPlan;
 use keyspan_catalog::Table;
 use keyspan_storage::{Mutation, RowKey};
 use std::{
@@ -67,8 +68,8 @@ impl Session {
         self.settings.log_min_duration().unwrap_or_else(|| self.instance.log_min_duration())
     }
 
-    /// The outline of the plan of the last statement, if one was noted.
-    pub(crate) fn take_outline(&self) -> String {
-        std::mem::take(&mut *self.outline.lock())
+    /// The plan of the statement that has ended, if one was noted: from now on nothing of it is held.
+    pub(crate) fn take_plan(&self) -> Option<Arc<dyn ExecutionPlan>> {
+        self.ran.lock().take()
     }
 }

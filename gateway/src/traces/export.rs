@@ -1,8 +1,8 @@
 //! Sends spans to the collector.
 //!
-//! Spans are gathered for a second, or until there are [`BATCH_MAX`], and sent in one request. What fails is dropped, not
-//! tried again, so that a collector that is down costs a request now and then, and no memory; the pause after it doubles
-//! up to [`PAUSE_MAX`]. An outage is told in the log once, and its end too.
+//! Spans are gathered for a second, or until there are [`BATCH_MAX`], and sent in one request. What fails is dropped,
+//! not tried again, so that a collector that is down costs a request now and then, and no memory; the pause after it
+//! doubles up to [`PAUSE_MAX`]. An outage is told in the log once, and its end too.
 
 use super::{Span, Traces, message};
 use prost::Message;

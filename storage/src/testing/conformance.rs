@@ -58,7 +58,8 @@ cases! { CASES
     aggregates: numbers_merge, timestamps_name_the_cell, distinct_counts, kinds_do_not_mix, bad_states_are_refused,
         aggregates_can_be_deleted;
     pins: a_pin_keeps_its_state, a_pin_keeps_its_time, a_pin_keeps_its_table, a_stream_keeps_its_state;
-    bulk: each_row_has_a_status, samples_cut_the_table, spans_have_sizes, ranges_are_dropped, a_dropped_range_takes_new_rows;
+    bulk: each_row_has_a_status, samples_cut_the_table, spans_have_sizes, ranges_are_dropped,
+        a_dropped_range_takes_new_rows;
     limits: keys_qualifiers_and_cells, rows, mutations_in_a_request, families_and_tables, filters_in_depth_and_size;
 }
 

@@ -455,8 +455,11 @@ fn count_scales(values: &ArrayRef, mut count: impl FnMut(u32)) {
 }
 
 fn result(kind: Kind, tally: &Tally) -> Result<ScalarValue> {
-    let exact = kind.result(tally).map_err(external)?;
-    Ok(ScalarValue::LargeBinary(exact.map(|exact| exact.as_bytes().to_vec())))
+    kind.result(tally).map(scalar).map_err(external)
+}
+
+fn scalar(exact: Option<Exact>) -> ScalarValue {
+    ScalarValue::LargeBinary(exact.map(|exact| exact.as_bytes().to_vec()))
 }
 
 /// Many groups.

@@ -128,10 +128,8 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
     }
     let function = functions::operator(op)?;
     if let Some((left, right)) = with_written_digits(left, a, right, b) {
-        let types =
-            (literal_digits(&left).unwrap_or_else(|| a.clone()), literal_digits(&right).unwrap_or_else(|| b.clone()));
-        let computed = operation(op, &left, &types.0, &right, &types.1);
-        return Some(computed.unwrap_or_else(|| binary_expr(left, op, right)));
+        let computed = operation(op, &left.0, &left.1, &right.0, &right.1);
+        return Some(computed.unwrap_or_else(|| binary_expr(left.0, op, right.0)));
     }
     match numeric::arithmetic(op, a, b) {
         Some(DataType::Decimal128(..)) => None,
@@ -153,9 +151,14 @@ pub(crate) fn operation(op: Operator, left: &Expr, a: &DataType, right: &Expr, b
     }
 }
 
-/// Whole numbers that are written out beside a decimal, as decimals of the digits that they have: `1 - discount` needs
-/// one digit more than `discount`, not those of all integers.
-fn with_written_digits(left: &Expr, a: &DataType, right: &Expr, b: &DataType) -> Option<(Expr, Expr)> {
+/// The sides of an operator and their types, with a whole number that is written out beside a decimal as a decimal of
+/// the digits that it has: `1 - discount` needs one digit more than `discount`, not those of all integers.
+fn with_written_digits(
+    left: &Expr,
+    a: &DataType,
+    right: &Expr,
+    b: &DataType,
+) -> Option<((Expr, DataType), (Expr, DataType))> {
     let written = |side: &Expr| {
         let number = match side {
             Expr::Literal(ScalarValue::Int16(Some(number)), _) => i64::from(*number),
@@ -164,19 +167,12 @@ fn with_written_digits(left: &Expr, a: &DataType, right: &Expr, b: &DataType) ->
             _ => return None,
         };
         let digits = u8::try_from(number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1).ok()?;
-        Some(Expr::Literal(ScalarValue::Decimal128(Some(number.into()), digits, 0), None))
+        let value = ScalarValue::Decimal128(Some(number.into()), digits, 0);
+        Some((Expr::Literal(value, None), DataType::Decimal128(digits, 0)))
     };
     match (numeric::is_decimal(a), numeric::is_decimal(b)) {
-        (true, false) => Some((left.clone(), written(right)?)),
-        (false, true) => Some((written(left)?, right.clone())),
-        _ => None,
-    }
-}
-
-/// The type of a decimal that is written out.
-fn literal_digits(side: &Expr) -> Option<DataType> {
-    match side {
-        Expr::Literal(value @ ScalarValue::Decimal128(..), _) => Some(value.data_type()),
+        (true, false) => Some(((left.clone(), a.clone()), written(right)?)),
+        (false, true) => Some((written(left)?, (right.clone(), b.clone()))),
         _ => None,
     }
 }

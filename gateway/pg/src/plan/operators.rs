@@ -241,7 +241,8 @@ fn is_arithmetic(op: &Sql) -> bool {
 }
 
 /// A quoted text that is computed with: PostgreSQL takes it for the type of the other side where the operator has two
-/// of one type, and for a number beside an interval. Numerics of the exact form and sums of times follow in steps below.
+/// of one type, and for a number beside an interval. Numerics of the exact form and sums of times follow in steps
+/// below.
 fn operand(op: &Sql, side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
     if !is_unknown(&side) || is_unknown(other) || !(is_arithmetic(op) || is_bitwise(op)) {
         return side;

@@ -20,10 +20,11 @@ use datafusion::{
     logical_expr::{
         Expr, LogicalPlan,
         expr::{Exists, InSubquery, SetComparison},
+        utils::merge_schema,
     },
     sql::sqlparser::ast::{Expr as Written, Query, Statement, Visit, Visitor},
 };
-use std::{collections::HashSet, ops::ControlFlow};
+use std::{cell::OnceCell, collections::HashSet, ops::ControlFlow};
 
 /// The names of columns in subqueries of a statement.
 #[derive(Debug, Default)]
@@ -58,24 +59,17 @@ impl Names {
                     refuse_outer(expr, aggregate.input.schema())?;
                 }
             }
-            let mut here: Option<DFSchema> = None;
-            let mut schema = || {
-                here.get_or_insert_with(|| {
-                    let mut merged = DFSchema::empty();
-                    node.inputs().iter().for_each(|input| merged.merge(input.schema()));
-                    merged
-                })
-                .clone()
-            };
+            let here = OnceCell::new();
+            let schema = || here.get_or_init(|| merge_schema(&node.inputs()));
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
                     match expr {
-                        Expr::OuterReferenceColumn(_, column) => self.check_column(column, &schema(), outer)?,
+                        Expr::OuterReferenceColumn(_, column) => self.check_column(column, schema(), outer)?,
                         Expr::ScalarSubquery(subquery)
                         | Expr::Exists(Exists { subquery, .. })
                         | Expr::InSubquery(InSubquery { subquery, .. })
                         | Expr::SetComparison(SetComparison { subquery, .. }) => {
-                            outer.push(schema());
+                            outer.push(schema().clone());
                             self.walk(&subquery.subquery, outer)?;
                             outer.pop();
                         }

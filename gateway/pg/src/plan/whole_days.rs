@@ -4,7 +4,7 @@
 //! ranges of keys and statistics of columns know: an optimizer rule, before filters are handed to scans.
 
 use crate::types;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion::{
     common::tree_node::{Transformed, TreeNode},
     error::Result,
@@ -59,7 +59,6 @@ fn by_days(comparison: &BinaryExpr, is_date: impl Fn(&Expr) -> bool) -> Option<E
     if *field.data_type() != types::TIMESTAMP || matches!(*micros, i64::MIN | i64::MAX) || !is_date(date) {
         return None;
     }
-    debug_assert!(matches!(types::TIMESTAMP, DataType::Timestamp(TimeUnit::Microsecond, None)), "days are of these");
     let (day, is_midnight) = (micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY) == 0);
     let day = i32::try_from(day).ok()?;
     let op = match op {

@@ -55,17 +55,16 @@ fn condition(expr: &mut Expr) -> Result<()> {
 pub(crate) fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::InSubquery { expr: row, subquery, negated } = expr else { return Ok(None) };
     let Some(row) = fields(row) else { return Ok(None) };
-    let literal = |text: &str| parsed_expr(text);
     let is_null = |equal| Expr::IsNull(Box::new(Expr::Nested(Box::new(equal))));
     let case = Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),
         operand: None,
         conditions: vec![
-            CaseWhen { condition: exists(&row, subquery, false, |equal| equal)?, result: literal("true")? },
-            CaseWhen { condition: exists(&row, subquery, false, is_null)?, result: literal("NULL::boolean")? },
+            CaseWhen { condition: exists(&row, subquery, false, |equal| equal)?, result: parsed_expr("true")? },
+            CaseWhen { condition: exists(&row, subquery, false, is_null)?, result: parsed_expr("NULL::boolean")? },
         ],
-        else_result: Some(Box::new(literal("false")?)),
+        else_result: Some(Box::new(parsed_expr("false")?)),
     };
     Ok(Some(match negated {
         true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(case))) },

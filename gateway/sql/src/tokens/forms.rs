@@ -15,7 +15,8 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
     }
 }
 
-/// A quoted text on a line behind that of another is the rest of it, as the standard has it. Gives whether it was added.
+/// A quoted text on a line behind that of another is the rest of it, as the standard has it. Gives whether it was
+/// added.
 fn continues_text(tokens: &mut [TokenWithSpan], next: &TokenWithSpan) -> bool {
     if let Some(TokenWithSpan { token: Token::SingleQuotedString(text), span }) = tokens.last_mut()
         && let Token::SingleQuotedString(rest) = &next.token

@@ -27,7 +27,9 @@ pub(super) fn class(table: &Table, statement: &StatementContext) -> Row {
         "oid" => table.id.0, "relname" => table.name.clone(), "relnamespace" => namespace(statement, table.id.0),
         "reltype" => table.id.0 | ROW_TYPE, "relowner" => rights::owner_of(statement, table.id.0),
         "relacl" => rights::list_of(statement, table.id.0), "relam" => TABLE_METHOD,
-        "relfilenode" => table.id.0, "reltuples" => rows, "relpages" => count(blocks), "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0), "relkind" => "r",
+        "relfilenode" => table.id.0, "reltuples" => rows, "relpages" => count(blocks),
+        "relhasindex" => !table.has_hidden_key(), "relpersistence" => persistence(statement, table.id.0),
+        "relkind" => "r",
         "relnatts" => i64::try_from(attributes(table, statement).len()).unwrap_or(0), "relispopulated" => true,
         "reloptions" => tables::table_options(table), "relreplident" => "d", "relchecks" => i64::try_from(table.checks.len()).unwrap_or(0),
     }

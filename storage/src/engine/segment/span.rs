@@ -1,8 +1,9 @@
 //! Which part of a segment's files some of its rows take, without reading the rows.
 //!
 //! Each column's pages count by their compressed sizes; a page that has other rows, too, in proportion to rows. So what
-//! neighbours in the file are like shows in the pages at both ends alone. A dictionary counts in proportion to the rows of
-//! its row group, the side file to the rows that have something in it. The tail of a file is nobody's, unless all rows are asked for.
+//! neighbours in the file are like shows in the pages at both ends alone. A dictionary counts in proportion to the rows
+//! of its row group, the side file to the rows that have something in it. The tail of a file is nobody's, unless all
+//! rows are asked for.
 
 use super::{Segment, open::Loaded, page::PageId};
 use crate::{Result, engine::deletion_vector::Position};

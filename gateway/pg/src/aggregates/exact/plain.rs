@@ -4,12 +4,15 @@
 //! them. 128 bits hold the sums of [`SAFE_DIGITS`] digits for ten milliards of rows, 256 bits those of
 //! [`WIDE_SAFE_DIGITS`]; what has more digits is a [`Tally`](super::Tally)'s. A sum that does not fit is an error.
 
-use super::{Kind, SAFE_DIGITS};
+use super::{Kind, SAFE_DIGITS, scalar};
 use crate::{
     aggregates::passes,
     error::{SqlError, SqlState},
     functions::scalar_function::external,
-    numeric::{EXACT, column, number::Decimal},
+    numeric::{
+        column,
+        number::{Decimal, Number},
+    },
 };
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal256Array, PrimitiveArray, UInt64Array},
@@ -76,7 +79,7 @@ impl Plain {
             return Ok(None);
         }
         let number = self.kind.of_sum(Decimal::new(sum, self.scale.into()), count);
-        crate::numeric::number::Number::Finite(number).to_exact().map(Some)
+        Number::Finite(number).to_exact().map(Some)
     }
 
     fn state<S: Sum>(self, sums: &[S], counts: Vec<u64>) -> Result<Vec<ArrayRef>> {
@@ -91,6 +94,7 @@ trait Sum: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     fn plus(self, other: Self) -> Option<Self>;
     fn minus(self, other: Self) -> Option<Self>;
     fn widened(self) -> i256;
+    fn of(small: i128) -> Self;
     fn narrowed(wide: i256) -> Option<Self>;
     fn to_big(self) -> BigInt;
 }
@@ -104,6 +108,9 @@ impl Sum for i128 {
     }
     fn widened(self) -> i256 {
         i256::from_i128(self)
+    }
+    fn of(small: i128) -> Self {
+        small
     }
     fn narrowed(wide: i256) -> Option<Self> {
         wide.to_i128()
@@ -122,6 +129,9 @@ impl Sum for i256 {
     }
     fn widened(self) -> i256 {
         self
+    }
+    fn of(small: i128) -> Self {
+        Self::from_i128(small)
     }
     fn narrowed(wide: i256) -> Option<Self> {
         Some(wide)
@@ -163,7 +173,7 @@ fn each<S: Sum>(values: &ArrayRef, mut take: impl FnMut(usize, S) -> Result<()>)
     }
     macro_rules! integers {
         ($kind:ty) => {
-            of(values.as_primitive::<$kind>(), |value| S::narrowed(i256::from_i128(value.into())), &mut take)
+            of(values.as_primitive::<$kind>(), |value| Some(S::of(value.into())), &mut take)
         };
     }
     match values.data_type() {
@@ -175,9 +185,7 @@ fn each<S: Sum>(values: &ArrayRef, mut take: impl FnMut(usize, S) -> Result<()>)
         DataType::UInt16 => integers!(UInt16Type),
         DataType::UInt32 => integers!(UInt32Type),
         DataType::UInt64 => integers!(UInt64Type),
-        DataType::Decimal128(..) => {
-            of(values.as_primitive::<Decimal128Type>(), |value| S::narrowed(i256::from_i128(value)), &mut take)
-        }
+        DataType::Decimal128(..) => of(values.as_primitive::<Decimal128Type>(), |value| Some(S::of(value)), &mut take),
         DataType::Decimal256(..) => of(values.as_primitive::<Decimal256Type>(), S::narrowed, &mut take),
         other => Err(datafusion::error::DataFusionError::Internal(format!("a sum of {other}"))),
     }
@@ -239,8 +247,7 @@ impl<S: Sum> Accumulator for One<S> {
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let exact = self.of.result(self.sum.to_big(), self.count).map_err(external)?;
-        debug_assert_eq!(EXACT, DataType::LargeBinary, "what results are");
-        Ok(ScalarValue::LargeBinary(exact.map(|exact| exact.as_bytes().to_vec())))
+        Ok(scalar(exact))
     }
     fn size(&self) -> usize {
         size_of_val(self)

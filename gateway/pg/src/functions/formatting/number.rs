@@ -69,10 +69,6 @@ enum Element {
     Text(char),
 }
 
-fn contradiction(message: &str) -> SqlError {
-    SqlError::syntax(message)
-}
-
 impl Layout {
     /// # Errors
     /// 42601 where elements contradict each other.
@@ -112,10 +108,10 @@ impl Layout {
     }
 
     fn add(&mut self, word: &str, element: Element) -> Result<()> {
-        let refuse = |refused: bool, message: &str| if refused { Err(contradiction(message)) } else { Ok(()) };
+        let refuse = |refused: bool, message: &str| if refused { Err(SqlError::syntax(message)) } else { Ok(()) };
         refuse(self.exponent, "\"EEEE\" must be the last pattern used")?;
         let signs = self.plus || self.minus || self.angles;
-        match word.to_ascii_uppercase().as_str() {
+        match word {
             "9" => {
                 refuse(self.angles, "\"9\" must be ahead of \"PR\"")?;
                 match &mut self.shift {
@@ -134,44 +130,44 @@ impl Layout {
                 }
                 self.last_zero = self.before + self.after;
             }
-            "B" => self.blank |= self.before == 0 && self.after == 0 && self.first_zero.is_none(),
-            "." | "D" => {
+            "B" | "b" => self.blank |= self.before == 0 && self.after == 0 && self.first_zero.is_none(),
+            "." | "D" | "d" => {
                 refuse(self.point, "multiple decimal points")?;
                 refuse(self.shift.is_some(), "cannot use \"V\" and decimal point together")?;
                 self.point = true;
             }
-            "FM" => self.bare = true,
-            "S" => {
+            "FM" | "fm" => self.bare = true,
+            "S" | "s" => {
                 refuse(self.anchored.is_some(), "cannot use \"S\" twice")?;
                 refuse(signs, "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together")?;
                 self.anchored = Some(if self.point { Anchored::After } else { Anchored::Before(self.before) });
             }
-            "MI" => {
+            "MI" | "mi" => {
                 refuse(self.anchored.is_some(), "cannot use \"S\" and \"MI\" together")?;
                 self.minus = true;
             }
-            "PL" => {
+            "PL" | "pl" => {
                 refuse(self.anchored.is_some(), "cannot use \"S\" and \"PL\" together")?;
                 self.plus = true;
             }
-            "SG" => {
+            "SG" | "sg" => {
                 refuse(self.anchored.is_some(), "cannot use \"S\" and \"SG\" together")?;
                 (self.minus, self.plus) = (true, true);
             }
-            "PR" => {
+            "PR" | "pr" => {
                 let others = self.anchored.is_some() || self.plus || self.minus;
                 refuse(others, "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together")?;
                 self.angles = true;
             }
-            "RN" => self.roman = true,
-            "V" => {
+            "RN" | "rn" => self.roman = true,
+            "V" | "v" => {
                 refuse(self.point, "cannot use \"V\" and decimal point together")?;
                 self.shift.get_or_insert(0);
             }
-            "EEEE" => {
+            "EEEE" | "eeee" => {
                 let others = self.blank || self.bare || self.anchored.is_some() || signs || self.roman;
                 if others || self.shift.is_some() {
-                    let error = contradiction("\"EEEE\" is incompatible with other formats");
+                    let error = SqlError::syntax("\"EEEE\" is incompatible with other formats");
                     let detail = "\"EEEE\" may only be used together with digit and decimal point patterns.";
                     return Err(error.with_detail(detail));
                 }

@@ -78,7 +78,7 @@ pub fn written(plain: &str, kind: Kind, template: &str) -> Result<String> {
     } else {
         (digits, layout.before - whole)
     };
-    Ok(Writer::new(&mut layout, &digits, negative, blanks).run(&layout))
+    Ok(Writer::new(&layout, &digits, negative, blanks).run(&layout))
 }
 
 /// `EEEE`: one digit before the point.
@@ -140,7 +140,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(layout: &mut Layout, digits: &'a str, negative: bool, blanks: usize) -> Self {
+    fn new(layout: &Layout, digits: &'a str, negative: bool, blanks: usize) -> Self {
         let mut angles = layout.angles;
         let mut anchored = layout.anchored;
         let sign_written = if layout.plus || layout.minus {
