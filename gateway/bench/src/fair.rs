@@ -229,8 +229,19 @@ async fn measure(options: &FairOptions, operator: &Config, progress: &mut Progre
     Ok(measured)
 }
 
-/// Reads rows by their keys for some time: the median and the 99th percentile.
+/// Reads rows by their keys for some time: the median and the 99th percentile. On a thread of its own: what is measured
+/// is the server, not how long the rows of the scans keep the threads of this process.
 async fn point_reads(options: &FairOptions, config: &Config) -> Result<(f64, f64)> {
+    let (options, config) = (options.clone(), config.clone());
+    let reads = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(timed_reads(&options, &config))
+    };
+    tokio::task::spawn_blocking(reads).await?
+}
+
+/// Reads rows for some time, one after the other.
+async fn timed_reads(options: &FairOptions, config: &Config) -> Result<(f64, f64)> {
     let client = connect(config).await?;
     let read = client.prepare("SELECT value FROM readings WHERE id = $1").await?;
     let mut random = StdRng::seed_from_u64(options.seed);

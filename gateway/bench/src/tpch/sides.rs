@@ -13,7 +13,7 @@ use keyspan_gateway::{
     resources::{BATCH_ROWS, STREAMS},
 };
 use std::{path::PathBuf, time::Instant};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 
 /// A system that is compared.
 pub(super) enum Side {
@@ -84,6 +84,12 @@ fn texts(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> Result<()> {
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|column| column.value(row).to_string()).collect()));
     Ok(())
+}
+
+/// Whether a server gave a statement up after the time-out.
+pub(super) fn is_too_slow(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<tokio_postgres::Error>();
+    error.and_then(tokio_postgres::Error::code) == Some(&SqlState::QUERY_CANCELED)
 }
 
 /// Whether two answers are the same: numbers up to the fifth digit, since systems divide to different scales.
