@@ -8,6 +8,7 @@
 pub mod change;
 mod columns;
 pub mod make;
+mod record;
 pub mod scan;
 
 use super::scalar_function::{
@@ -257,6 +258,7 @@ fn changers() -> [RowFunction; 2] {
 
 /// All functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all = operators().into_iter().chain(lists()).chain(readers()).chain(changers()).chain(make::functions());
+    let all = operators().into_iter().chain(lists()).chain(readers()).chain(changers());
+    let all = all.chain(record::functions()).chain(make::functions());
     scalar_function::functions(all)
 }

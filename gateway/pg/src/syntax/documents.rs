@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Functions of jsonb that take its text as it is written, if it is quoted.
-pub(super) const OF_JSONB: [&str; 13] = [
+pub(super) const OF_JSONB: [&str; 15] = [
     "jsonb_array_elements",
     "jsonb_array_elements_text",
     "jsonb_array_length",
@@ -19,6 +19,8 @@ pub(super) const OF_JSONB: [&str; 13] = [
     "jsonb_pretty",
     "jsonb_set",
     "jsonb_strip_nulls",
+    "jsonb_to_record",
+    "jsonb_to_recordset",
     "jsonb_typeof",
 ];
 

@@ -13,10 +13,11 @@ use super::{
     documents::{self, OF_JSONB, as_jsonb},
     walk::finish,
 };
-use crate::error::{Result, SqlError};
+use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
-    TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
+    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -51,9 +52,30 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     })
 }
 
+/// Functions of JSON whose columns, with their types, stand in the alias: `AS x(a integer, b text)`.
+const RECORDS: [&str; 4] = ["json_to_record", "jsonb_to_record", "json_to_recordset", "jsonb_to_recordset"];
+
 /// Whether a function returns a set.
 pub fn gives_rows(function: &str) -> bool {
-    function == "unnest" || columns(function).is_some()
+    function == "unnest" || RECORDS.contains(&function) || columns(function).is_some()
+}
+
+/// The columns of a record: each name, the function that returns its values as a list, and the type; 42601 where they
+/// are not all in the alias. The types are taken out of the alias, which then only names.
+fn record_columns(alias: Option<&mut TableAlias>) -> Result<Vec<(String, &'static str, DataType)>> {
+    let missing = "a column definition list is required for functions returning \"record\"";
+    let missing = || SqlError::new(SqlState::SYNTAX_ERROR, missing);
+    let columns = alias.map(|alias| alias.columns.as_mut_slice()).filter(|columns| !columns.is_empty());
+    let column = |column: &mut TableAliasColumnDef| {
+        let data_type = column.data_type.take().ok_or_else(missing)?;
+        let list = match &data_type {
+            DataType::JSON | DataType::JSONB => "json_record_values",
+            DataType::Array(_) => "json_record_arrays",
+            _ => "json_record_texts",
+        };
+        Ok((column.name.value.clone(), list, data_type))
+    };
+    columns.ok_or_else(missing)?.iter_mut().map(column).collect()
 }
 
 /// Functions that give relations, which the planner knows: those of the gateway, and those whose names begin with
@@ -254,7 +276,17 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
     if let Some(document) = &document {
         arguments[0] = document;
     }
+    let mut types = Vec::new();
     let lists: Vec<(String, String)> = match columns(&name) {
+        _ if RECORDS.contains(&name.as_str()) => {
+            let columns = record_columns(alias.as_mut())?;
+            types = columns.iter().map(|(.., data_type)| data_type.clone()).collect();
+            let list = |(column, list, _): (String, &str, _)| {
+                let key = column.replace('\'', "''");
+                (column, format!("{list}({}, '{key}', '{name}')", written(&arguments)))
+            };
+            columns.into_iter().map(list).collect()
+        }
         Some(columns) => columns
             .iter()
             .map(|(column, list)| {
@@ -323,6 +355,9 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
             if is_value_of {
                 return format!("{list} AS c{at}");
             }
+            if let Some(data_type) = types.get(at) {
+                return format!("CAST(unnest({list}) AS {data_type}) AS c{at}");
+            }
             let called = list.split('(').next().unwrap_or_default();
             format!("{} AS c{at}", as_document(format!("unnest({list})"), called, &name))
         })
@@ -383,6 +418,16 @@ mod tests {
             ]],
         );
         check("SELECT * FROM cells('t')", expect!["SELECT * FROM cells('t')"]);
+        check(
+            "SELECT * FROM t, jsonb_to_recordset(t.d) AS x(a int, \"b's\" text[], c jsonb)",
+            expect![[
+                r#"SELECT * FROM t, LATERAL (SELECT CAST(unnest(json_record_texts(t.d, 'a', 'jsonb_to_recordset')) AS INT) AS c0, CAST(unnest(json_record_arrays(t.d, 'b''s', 'jsonb_to_recordset')) AS TEXT[]) AS c1, CAST(unnest(json_record_values(t.d, 'c', 'jsonb_to_recordset')) AS JSONB) AS c2) AS x (a, "b's", c)"#
+            ]],
+        );
+        check(
+            "SELECT * FROM jsonb_to_record(d) AS x(a, b)",
+            expect![[r#"a column definition list is required for functions returning "record""#]],
+        );
         check("SELECT jsonb_object_keys(d) FROM t", expect!["SELECT unnest(json_member_keys(d)) FROM t"]);
         check("SELECT jsonb_each(d) FROM t", expect!["jsonb_each in a select list is not supported"]);
     }
