@@ -353,7 +353,7 @@ async fn answer(
 fn check_state(session: &Session, statement: &Statement) -> Result<()> {
     let ends = matches!(
         statement,
-        Statement::Transaction(Transaction::Commit | Transaction::Rollback | Transaction::RollbackTo(_))
+        Statement::Transaction(Transaction::Commit { .. } | Transaction::Rollback { .. } | Transaction::RollbackTo(_))
     );
     if session.transaction_status() != TransactionStatus::Failed || ends || *statement == Statement::Empty {
         return Ok(());
@@ -582,9 +582,16 @@ async fn bound(session: &mut Session, transaction: &Transaction) -> Result<Outco
             session.begin(*isolation, *read_only);
             if *start { "START TRANSACTION" } else { "BEGIN" }
         }
-        Transaction::Commit => session.commit().await?,
-        Transaction::Rollback => {
+        Transaction::Commit { chain } => {
+            let next = session.next_of_chain(*chain, "COMMIT AND CHAIN")?;
+            let tag = session.commit().await?;
+            session.begin_chained(next);
+            tag
+        }
+        Transaction::Rollback { chain } => {
+            let next = session.next_of_chain(*chain, "ROLLBACK AND CHAIN")?;
             session.rollback();
+            session.begin_chained(next);
             "ROLLBACK"
         }
         Transaction::Savepoint(name) => {

@@ -30,10 +30,16 @@ pub(crate) fn parse_transaction(tokens: &mut TokenReader<'_>) -> Result<Statemen
             Transaction::RollbackTo(tokens.name()?)
         }
         _ if tokens.head() == "prepared" => return Err(SqlError::unsupported("a prepared transaction")),
-        _ if tokens.words("and chain") => return Err(SqlError::unsupported("AND CHAIN")),
         _ => {
-            tokens.words("and no chain");
-            if verb == "commit" || verb == "end" { Transaction::Commit } else { Transaction::Rollback }
+            let chain = tokens.words("and chain");
+            if !chain {
+                tokens.words("and no chain");
+            }
+            if verb == "commit" || verb == "end" {
+                Transaction::Commit { chain }
+            } else {
+                Transaction::Rollback { chain }
+            }
         }
     }))
 }

@@ -252,7 +252,7 @@ impl Connection {
     pub(crate) fn completed(&mut self, statement: &Statement) {
         match statement {
             Statement::Setting(Setting::Discard("ALL"))
-            | Statement::Transaction(Transaction::Commit | Transaction::Rollback) => self.portals.clear(),
+            | Statement::Transaction(Transaction::Commit { .. } | Transaction::Rollback { .. }) => self.portals.clear(),
             _ => {}
         }
     }

@@ -227,6 +227,25 @@ impl Session {
         open.map(|open| open.began_micros)
     }
 
+    /// What the transaction behind this one is like, for `statement` with AND CHAIN; `None` without.
+    ///
+    /// # Errors
+    /// 25P01 for AND CHAIN outside of a transaction block.
+    pub(crate) fn next_of_chain(&self, chain: bool, statement: &str) -> Result<Option<(Isolation, bool)>> {
+        match self.transaction_status() {
+            _ if !chain => Ok(None),
+            TransactionStatus::Idle => Err(outside(statement)),
+            _ => Ok(Some((self.isolation(), self.is_read_only()))),
+        }
+    }
+
+    /// Begins what [`next_of_chain`](Self::next_of_chain) said, once the transaction before it has ended.
+    pub(crate) fn begin_chained(&mut self, next: Option<(Isolation, bool)>) {
+        if let Some((isolation, read_only)) = next {
+            self.begin(Some(isolation), Some(read_only));
+        }
+    }
+
     pub(crate) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
         if self.transaction.open.is_some() {
             let state = SqlState::ACTIVE_SQL_TRANSACTION;

@@ -46,9 +46,15 @@ pub enum Transaction {
         start: bool,
     },
     /// `COMMIT`, `END`
-    Commit,
+    Commit {
+        /// `AND CHAIN`: another transaction of its kind begins at once.
+        chain: bool,
+    },
     /// `ROLLBACK`, `ABORT`
-    Rollback,
+    Rollback {
+        /// As of `COMMIT`.
+        chain: bool,
+    },
     /// `SAVEPOINT`
     Savepoint(String),
     /// `ROLLBACK TO`
