@@ -14,6 +14,8 @@
 //! so that any client that writes keys can compute it. Keys that would all be added at one end of the table then spread
 //! over it. Their order holds within a bucket only, and a range becomes one range in each bucket.
 //!
+//! A part may be *reversed* ([`reversed`]): the order of its keys is not that of its values.
+//!
 //! [`KeyColumns`] decodes many keys into typed columns; [`SortedKeys`] decodes many keys one by one, and of each only
 //! what differs from the one before.
 
@@ -21,6 +23,7 @@ mod columns;
 mod delimited;
 mod ordered;
 mod plain;
+pub mod reversed;
 mod sorted;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -68,9 +71,83 @@ pub struct KeyPart {
     pub name: String,
     /// The column's type.
     pub kind: SqlType,
+    /// How its values lie in the keys.
+    #[serde(default, rename = "descending", with = "stored_order")]
+    pub order: PartOrder,
+}
+
+impl KeyPart {
     /// Whether greater values come first.
-    #[serde(default)]
-    pub descending: bool,
+    pub fn descends(&self) -> bool {
+        self.order == PartOrder::Descending
+    }
+
+    /// Whether its keys are not in the order of its values.
+    pub fn is_reversed(&self) -> bool {
+        self.order == PartOrder::Reversed
+    }
+}
+
+/// How the values of a key part lie in the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartOrder {
+    /// Lesser values come first.
+    #[default]
+    Ascending,
+    /// `DESC`: greater values come first.
+    Descending,
+    /// `REVERSED`: in no order of values ([`reversed`]).
+    Reversed,
+}
+
+impl PartOrder {
+    /// What stands behind the column in a primary key, with a space before it.
+    pub fn clause(self) -> &'static str {
+        match self {
+            Self::Ascending => "",
+            Self::Descending => " DESC",
+            Self::Reversed => " REVERSED",
+        }
+    }
+}
+
+impl From<bool> for PartOrder {
+    fn from(descending: bool) -> Self {
+        if descending { Self::Descending } else { Self::Ascending }
+    }
+}
+
+/// The order as the catalog keeps it: whether the part descends, as before there was another order, or `"reversed"`.
+mod stored_order {
+    use super::PartOrder;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Descends(bool),
+        Named(String),
+    }
+
+    const REVERSED: &str = "reversed";
+
+    // Serde passes a reference.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(order: &PartOrder, serializer: S) -> Result<S::Ok, S::Error> {
+        let stored = match order {
+            PartOrder::Reversed => Stored::Named(REVERSED.to_owned()),
+            order => Stored::Descends(*order == PartOrder::Descending),
+        };
+        stored.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PartOrder, D::Error> {
+        match Stored::deserialize(deserializer)? {
+            Stored::Descends(descends) => Ok(descends.into()),
+            Stored::Named(name) if name == REVERSED => Ok(PartOrder::Reversed),
+            Stored::Named(name) => Err(D::Error::custom(format!("a key part of order {name}"))),
+        }
+    }
 }
 
 /// The parts of a table's row keys.
@@ -156,8 +233,14 @@ impl KeySchema {
             Err(Error::new(ErrorKind::Unsupported, message).with_hint(hint))
         };
         let delimited = self.encoding == KeyEncoding::Delimited;
-        if self.encoding == KeyEncoding::Plain && (part.descending || !plain::holds(part.kind)) {
-            let what = if part.descending {
+        if part.is_reversed() && !reversed::holds(part.kind) {
+            return unsupported(
+                "values of its type are not reversed",
+                "REVERSED takes whole numbers, whose digits it turns around, and texts, as domains.",
+            );
+        }
+        if self.encoding == KeyEncoding::Plain && (part.descends() || !plain::holds(part.kind)) {
+            let what = if part.descends() {
                 "keys of others have no order"
             } else {
                 "its type has no place in keys of others"
@@ -182,7 +265,7 @@ impl KeySchema {
                 )
             }
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea
-                if delimited && part.descending =>
+                if delimited && part.descends() =>
             {
                 unsupported(
                     "texts do not descend in delimited keys",
@@ -195,7 +278,8 @@ impl KeySchema {
 
     /// The parts, preceded by the tenant's id if the schema has it.
     pub fn columns(&self) -> Vec<KeyPart> {
-        let tenant = KeyPart { name: table::TENANT_COLUMN.to_owned(), kind: SqlType::Text, descending: false };
+        let tenant =
+            KeyPart { name: table::TENANT_COLUMN.to_owned(), kind: SqlType::Text, order: PartOrder::Ascending };
         self.with_tenant.then_some(tenant).into_iter().chain(self.parts.iter().cloned()).collect()
     }
 
@@ -458,8 +542,7 @@ impl KeySchema {
         let of_parts = equal.len() + usize::from(next.is_some()) > usize::from(self.with_tenant);
         let (mut ranges, mut exact) = (Vec::new(), true);
         for start in self.key_prefixes(prefix, body, of_parts) {
-            let unordered = self.encoding == KeyEncoding::Plain && !self.is_tenant(equal.len());
-            let (range, is_exact) = match next.filter(|_| !unordered) {
+            let (range, is_exact) = match next.filter(|_| self.is_ordered(equal.len())) {
                 None if next.is_some() => (KeyRange::prefix(start), false),
                 None => (KeyRange::prefix(start), true),
                 Some(PartBounds::TextPrefix(text)) => self.find_text_prefix(equal.len(), start, text),
@@ -613,7 +696,13 @@ impl KeySchema {
     }
 
     fn descends(&self, column: usize) -> bool {
-        self.part(column).is_some_and(|part| part.descending)
+        self.part(column).is_some_and(|part| part.descends())
+    }
+
+    /// Whether keys with the same values before this one are in the order of its values, or against it where it descends.
+    pub fn is_ordered(&self, column: usize) -> bool {
+        let ordered = self.encoding != KeyEncoding::Plain;
+        self.is_tenant(column) || ordered && self.part(column).is_none_or(|part| !part.is_reversed())
     }
 
     fn is_delimited(&self, column: usize) -> bool {

@@ -177,7 +177,7 @@ mod tests {
             remote: None,
             name: "t".into(),
             columns: [id].into_iter().chain(cells).collect(),
-            primary_key: vec![("id".into(), true)],
+            primary_key: vec![("id".into(), true.into())],
             families: vec![FamilyDefinition { name: "m".into(), columns: names, open: false }],
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };

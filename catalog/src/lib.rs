@@ -60,7 +60,7 @@ pub use edit::Edit;
 pub use erasure::{Erasure, ErasureKind, Erasures};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FamilyId, RoleName, TableId, TenantId};
-pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, SortedKeys};
+pub use key::{CheckedKeys, KeyEncoding, KeyPart, KeySchema, PartBounds, PartOrder, SortedKeys};
 pub use mapping::Encoding;
 pub use private::{Private, PrivateEdit};
 pub use proto::{ProtoDescriptor, ProtoMessage};

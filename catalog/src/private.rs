@@ -481,7 +481,7 @@ fn same_keys(before: &Table, after: &Table) -> bool {
     old.encoding == new.encoding
         && old.salt == new.salt
         && old.parts.len() == new.parts.len()
-        && old.parts.iter().zip(&new.parts).all(|(old, new)| old.descending == new.descending)
+        && old.parts.iter().zip(&new.parts).all(|(old, new)| old.order == new.order)
 }
 
 /// The lengths of the expressions that a table's definition holds.

@@ -2,9 +2,9 @@
 //! [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, ProtoDescriptor,
-    ProtoMessage, Quotas, Relation, Result, Role, RoleName, Server, SettingDefaults, SqlView, Table, TableId, Tenant,
-    TenantId, TenantState,
+    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, KeyPart, MockNonce, Private, PrivateEdit,
+    ProtoDescriptor, ProtoMessage, Quotas, Relation, Result, Role, RoleName, Server, SettingDefaults, SqlView, Table,
+    TableId, Tenant, TenantId, TenantState,
     erasure::{self, ErasureStep},
     proto::objects as proto,
     sql_view,
@@ -50,7 +50,15 @@ pub struct Snapshot {
     pub erasures: Erasures,
     /// For the salts of roles without a password; `None` in a store that no server of this version has served.
     pub mock_nonce: Option<MockNonce>,
+    /// The format in which it is stored: the least that has all that was ever in it, so that programs that read no
+    /// later one refuse it.
+    pub format: u32,
 }
+
+/// The format of a catalog without what came later.
+pub(crate) const FIRST_FORMAT: u32 = 1;
+/// The format of one with keys of reversed parts: a program before them would look for rows where none are.
+pub(crate) const REVERSED_KEYS_FORMAT: u32 = 2;
 
 impl Default for Snapshot {
     /// An empty catalog.
@@ -68,6 +76,7 @@ impl Default for Snapshot {
             drops: Vec::new(),
             erasures: Erasures::new(),
             mock_nonce: None,
+            format: FIRST_FORMAT,
         }
     }
 }
@@ -131,7 +140,15 @@ impl Snapshot {
             Edit::RevokeRole(oid, member, admin) => next.revoke_role(*oid, member, *admin)?,
             Edit::SetMockNonce(nonce) => next.mock_nonce = next.mock_nonce.or(Some(*nonce)),
         }
+        if next.format < REVERSED_KEYS_FORMAT && next.has_reversed_keys() {
+            next.format = REVERSED_KEYS_FORMAT;
+        }
         Ok(next)
+    }
+
+    fn has_reversed_keys(&self) -> bool {
+        let own = self.private.values().flat_map(|private| private.tables.values());
+        self.tables.values().chain(own).any(|table| table.key.parts.iter().any(KeyPart::is_reversed))
     }
 
     /// Allocates an OID that was never used before.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! key                 family "c", qualifier ""; a value in JSON
-//! version             {"format": 1, "version": 7, "next_oid": 16391, "mock_nonce": [7, …]}    every edit writes it
+//! version             {"format": 2, "version": 7, "next_oid": 16391, "mock_nonce": [7, …]}    every edit writes it
 //! tenant#alto         a Tenant
 //! table#16390         a Table
 //! role#ana            a Role
@@ -25,6 +25,7 @@
 //! ```
 
 use super::CATALOG_TABLE;
+use crate::snapshot::{FIRST_FORMAT, REVERSED_KEYS_FORMAT};
 use crate::{
     DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, RemoteTable, Result,
     Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
@@ -38,8 +39,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The version of the format that is written and read.
-const FORMAT: u32 = 1;
+/// The latest format that is read; [`Snapshot::format`] says which is written.
+const FORMAT: u32 = REVERSED_KEYS_FORMAT;
 const FAMILY: &str = "c";
 
 /// The version row.
@@ -55,15 +56,17 @@ pub(super) struct Version {
 
 impl Version {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        Self { format: FORMAT, version: snapshot.version, next_oid: snapshot.next_oid, mock_nonce: snapshot.mock_nonce }
+        let Snapshot { format, version, next_oid, mock_nonce, .. } = *snapshot;
+        Self { format, version, next_oid, mock_nonce }
     }
 
     /// Reads the version row; without one the catalog is empty.
     pub(super) fn read(row: Option<&Row>) -> Result<Self> {
         let Some(row) = row else { return Ok(Self::of(&Snapshot::default())) };
         let version: Self = decode(row)?;
-        if version.format != FORMAT {
-            let message = format!("the catalog has format {}, this program reads {FORMAT}", version.format);
+        if !(FIRST_FORMAT..=FORMAT).contains(&version.format) {
+            let formats = format!("{FIRST_FORMAT} to {FORMAT}");
+            let message = format!("the catalog has format {}, this program reads {formats}", version.format);
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         Ok(version)
@@ -305,7 +308,7 @@ impl Loaded {
             ("version", "") => {
                 let version = Version::read(Some(row))?;
                 (snapshot.version, snapshot.next_oid) = (version.version, version.next_oid);
-                snapshot.mock_nonce = version.mock_nonce;
+                (snapshot.mock_nonce, snapshot.format) = (version.mock_nonce, version.format);
             }
             ("tenant", _) => {
                 let tenant: Tenant = decode(row)?;

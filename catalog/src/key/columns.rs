@@ -4,7 +4,7 @@
 //! named after SQL columns, so that these can be renamed without changing files. If one key of a file does not conform,
 //! the file has no key columns: [`KeyDecoder::decode`] decodes all keys or none.
 
-use super::{KeyEncoding, KeySchema, SortedKeys};
+use super::{KeyEncoding, KeySchema, PartOrder, SortedKeys};
 use crate::{SqlType, ValueRef, table::TENANT_COLUMN};
 use arrow::{
     array::{
@@ -55,8 +55,12 @@ impl KeyColumns {
 fn described(schema: &KeySchema) -> Option<String> {
     let kinds: Option<Vec<String>> = schema.parts.iter().map(|part| name(part.kind)).collect();
     let directed = kinds?.into_iter().zip(&schema.parts);
-    let parts: Vec<String> =
-        directed.map(|(kind, part)| if part.descending { format!("{kind}-") } else { kind }).collect();
+    let mark = |order| match order {
+        PartOrder::Ascending => "",
+        PartOrder::Descending => "-",
+        PartOrder::Reversed => "~",
+    };
+    let parts: Vec<String> = directed.map(|(kind, part)| kind + mark(part.order)).collect();
     let encoding = match schema.encoding {
         KeyEncoding::Delimited => "delimited",
         KeyEncoding::Ordered => "ordered",
@@ -256,7 +260,7 @@ mod tests {
         let part = |(at, (kind, descending)): (usize, &(SqlType, bool))| KeyPart {
             name: format!("c{at}"),
             kind: *kind,
-            descending: *descending,
+            order: (*descending).into(),
         };
         let schema =
             KeySchema { encoding, parts: parts.iter().enumerate().map(part).collect(), salt: 0, with_tenant: false };

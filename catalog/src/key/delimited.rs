@@ -13,7 +13,7 @@
 //! uuid        01234567-89ab-cdef-0123-456789abcdef
 //! ```
 //!
-//! Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits
+//! Reversed: [`reversed`](super::reversed). Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits
 //! are those of the magnitude; infinity is `+infinity`, -infinity is `~infinity`. Texts do not descend: they have no
 //! fixed width.
 //!
@@ -24,7 +24,7 @@
 //! Dates and times lie in the years 1 to 9999, or are infinite: a larger domain would cost every key a digit and a
 //! sign.
 
-use super::KeyPart;
+use super::{KeyPart, reversed};
 use crate::{
     Error, ErrorKind, Result, SqlType, Value, ValueRef,
     value::{
@@ -81,17 +81,24 @@ pub(super) fn may_be_empty(part: &KeyPart) -> bool {
 pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) -> Result<()> {
     match value {
         Value::Bool(value) => {
-            out.push(b'0' + u8::from(*value != part.descending) + if part.descending { 8 } else { 0 })
+            out.push(b'0' + u8::from(*value != part.descends()) + if part.descends() { 8 } else { 0 })
         }
-        Value::Int(n) => encode_int(part, *n, out),
+        Value::Int(n) => {
+            let from = out.len();
+            encode_int(part, *n, out);
+            if part.is_reversed() {
+                reversed::turn_digits(&mut out[from..]);
+            }
+        }
+        Value::Text(domain) if part.is_reversed() => escape(reversed::reversed_labels(domain).as_bytes(), out),
         Value::Text(text) => escape(text.as_bytes(), out),
         Value::Bytes(bytes) => escape(bytes, out),
-        Value::Uuid(uuid) => encode_uuid(uuid, part.descending, out),
+        Value::Uuid(uuid) => encode_uuid(uuid, part.descends(), out),
         Value::Date(i32::MIN) | Value::Timestamp(i64::MIN) => {
-            out.extend_from_slice(infinities(part.descending).0);
+            out.extend_from_slice(infinities(part.descends()).0);
         }
         Value::Date(i32::MAX) | Value::Timestamp(i64::MAX) => {
-            out.extend_from_slice(infinities(part.descending).1);
+            out.extend_from_slice(infinities(part.descends()).1);
         }
         Value::Date(days) if DAYS.contains(&i64::from(*days)) => {
             let from = out.len();
@@ -136,12 +143,22 @@ pub(super) fn gap(part: &KeyPart, value: &Value) -> Option<u8> {
     };
     // Every finite value begins with a digit; the byte before '0' and the byte after '9' are above '-' and '+', and
     // below 'i' and '~'.
-    let (before, after) = if part.descending { (b':', b'/') } else { (b'/', b':') };
+    let (before, after) = if part.descends() { (b':', b'/') } else { (b'/', b':') };
     (!DAYS.contains(&days)).then_some(if days < *DAYS.start() { before } else { after })
 }
 
 /// Decodes a part's bytes; `None` if they are not the encoding of a value.
 pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
+    if part.is_reversed() && !reversed::is_text(part.kind) {
+        let mut digits = bytes.to_vec();
+        reversed::turn_digits(&mut digits);
+        return decode_int(part, &digits).map(ValueRef::Int);
+    }
+    let value = decode_unturned(part, bytes)?;
+    Some(if part.is_reversed() { reversed::turned_ref(value, part.kind) } else { value })
+}
+
+fn decode_unturned<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
     Some(match part.kind {
         SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             ValueRef::Text(match unescape(bytes)? {
@@ -150,7 +167,7 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
             })
         }
         SqlType::Bytea => ValueRef::Bytes(unescape(bytes)?),
-        SqlType::Bool => match (bytes, part.descending) {
+        SqlType::Bool => match (bytes, part.descends()) {
             (b"0", false) | (b"9", true) => ValueRef::Bool(false),
             (b"1", false) | (b"8", true) => ValueRef::Bool(true),
             _ => return None,
@@ -188,7 +205,7 @@ fn infinities(descending: bool) -> (&'static [u8], &'static [u8]) {
 
 /// Whether the bytes are plus (`true`) or minus infinity; `None` for finite ones.
 fn infinity(part: &KeyPart, bytes: &[u8]) -> Option<bool> {
-    let (minus, plus) = infinities(part.descending);
+    let (minus, plus) = infinities(part.descends());
     if bytes == plus { Some(true) } else { (bytes == minus).then_some(false) }
 }
 
@@ -201,7 +218,7 @@ fn flip_digits(bytes: &mut [u8]) {
 }
 
 fn flip_if_descending(part: &KeyPart, bytes: &mut [u8]) {
-    if part.descending {
+    if part.descends() {
         flip_digits(bytes);
     }
 }
@@ -223,17 +240,17 @@ fn int_width(kind: SqlType) -> usize {
 
 fn encode_int(part: &KeyPart, n: i64, out: &mut Vec<u8>) {
     if n < 0 {
-        out.push(if part.descending { b'~' } else { b'-' });
+        out.push(if part.descends() { b'~' } else { b'-' });
     }
     let from = out.len();
     push_digits(n.unsigned_abs(), int_width(part.kind), out);
-    if (n < 0) != part.descending {
+    if (n < 0) != part.descends() {
         flip_digits(&mut out[from..]);
     }
 }
 
 fn decode_int(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
-    let sign = if part.descending { b'~' } else { b'-' };
+    let sign = if part.descends() { b'~' } else { b'-' };
     let (negative, digits) = match bytes.strip_prefix(&[sign]) {
         Some(digits) => (true, digits),
         None => (false, bytes),
@@ -241,7 +258,7 @@ fn decode_int(part: &KeyPart, bytes: &[u8]) -> Option<i64> {
     if digits.len() != int_width(part.kind) {
         return None;
     }
-    let flipped = negative != part.descending;
+    let flipped = negative != part.descends();
     let mut magnitude = 0u64;
     for &digit in digits {
         let digit = u64::from(digit.checked_sub(b'0').filter(|&digit| digit <= 9)?);
@@ -351,7 +368,7 @@ fn decode_uuid(part: &KeyPart, bytes: &[u8]) -> Option<[u8; 16]> {
         *uuid.get_mut(nibbles / 2)? |= if nibbles % 2 == 0 { nibble << 4 } else { nibble };
         nibbles += 1;
     }
-    if part.descending {
+    if part.descends() {
         uuid = uuid.map(|byte| !byte);
     }
     Some(uuid)

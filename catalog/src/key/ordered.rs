@@ -17,9 +17,9 @@
 //! uuid                 16 bytes
 //! ```
 //!
-//! Descending: every byte complemented.
+//! Descending: every byte complemented. Reversed: [`reversed`] before it is encoded.
 
-use super::KeyPart;
+use super::{KeyPart, reversed};
 use crate::{
     SqlType, Value, ValueRef,
     value::{
@@ -52,7 +52,8 @@ pub(super) fn escape(text: &[u8], descending: bool, out: &mut Vec<u8>) {
 /// Appends a value that fits the part's type.
 pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) {
     let from = out.len();
-    match (value, part.kind) {
+    let turned = part.is_reversed().then(|| reversed::turned(value, part.kind));
+    match (turned.as_deref().unwrap_or(value), part.kind) {
         (Value::Bool(value), _) => out.push(u8::from(*value)),
         (Value::Int(n), SqlType::Int2) => out.extend(((*n as i16) ^ i16::MIN).to_be_bytes()),
         (Value::Int(n), SqlType::Int4) => out.extend(((*n as i32) ^ i32::MIN).to_be_bytes()),
@@ -67,12 +68,17 @@ pub(super) fn encode(part: &KeyPart, value: &Value, out: &mut Vec<u8>) {
         // No part holds NULL or has one of these types.
         (Value::Null | Value::Interval(_) | Value::Array(_), _) => {}
     }
-    complement_if(part.descending, &mut out[from..]);
+    complement_if(part.descends(), &mut out[from..]);
 }
 
 /// Decodes a value from the front of a key and advances `key`; `None` if the key does not begin with one.
 pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<'a>> {
-    let descending = part.descending;
+    let value = decode_unturned(part, key)?;
+    Some(if part.is_reversed() { reversed::turned_ref(value, part.kind) } else { value })
+}
+
+fn decode_unturned<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<'a>> {
+    let descending = part.descends();
     Some(match part.kind {
         SqlType::Bool => match take::<1>(key, descending)? {
             [0] => ValueRef::Bool(false),
@@ -124,15 +130,15 @@ pub(super) fn decode<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<
     })
 }
 
-/// Whether [`integer`] decodes the part: an integer, date, time or timestamp.
+/// Whether [`integer`] decodes the part: an integer, date, time or timestamp, in order.
 pub(super) fn is_integer(part: &KeyPart) -> bool {
     use SqlType::{Date, Int2, Int4, Int8, Time, Timestamp, Timestamptz};
-    matches!(part.kind, Int2 | Int4 | Int8 | Date | Time(_) | Timestamp(_) | Timestamptz(_))
+    !part.is_reversed() && matches!(part.kind, Int2 | Int4 | Int8 | Date | Time(_) | Timestamp(_) | Timestamptz(_))
 }
 
 /// Decodes all bytes as an integer, days or microseconds: the same value as [`decode`] returns.
 pub(super) fn integer(part: &KeyPart, mut bytes: &[u8]) -> Option<i64> {
-    let descending = part.descending;
+    let descending = part.descends();
     let key = &mut bytes;
     let number = match part.kind {
         SqlType::Int2 => (i16::from_be_bytes(take(key, descending)?) ^ i16::MIN).into(),

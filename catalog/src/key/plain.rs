@@ -12,6 +12,7 @@
 use super::{
     KeyPart,
     delimited::{self, DELIMITER},
+    reversed,
 };
 use crate::{Error, ErrorKind, Result, SqlType, Value, ValueRef};
 use std::borrow::Cow;
@@ -40,11 +41,20 @@ pub(super) fn holds(kind: SqlType) -> bool {
 /// # Errors
 /// [`BadValue`](ErrorKind::BadValue) for a delimiter in a part that is not the `last`.
 pub(super) fn encode(part: &KeyPart, value: &Value, last: bool, out: &mut Vec<u8>) -> Result<()> {
+    let labels;
     let bytes: &[u8] = match value {
+        Value::Text(domain) if part.is_reversed() => {
+            labels = reversed::reversed_labels(domain);
+            labels.as_bytes()
+        }
         Value::Text(text) => text.as_bytes(),
         Value::Bytes(bytes) => bytes,
         Value::Int(n) => {
+            let from = out.len();
             out.extend_from_slice(n.to_string().as_bytes());
+            if part.is_reversed() {
+                reversed::turn_digits(&mut out[from..]);
+            }
             return Ok(());
         }
         other => return delimited::encode(part, other, out),
@@ -62,11 +72,17 @@ pub(super) fn encode(part: &KeyPart, value: &Value, last: bool, out: &mut Vec<u8
 pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> {
     match part.kind {
         SqlType::Text | SqlType::Varchar(_) => {
-            std::str::from_utf8(bytes).ok().map(|text| ValueRef::Text(Cow::Borrowed(text)))
+            let text = std::str::from_utf8(bytes).ok()?;
+            let turned = || Cow::Owned(reversed::reversed_labels(text));
+            Some(ValueRef::Text(if part.is_reversed() { turned() } else { Cow::Borrowed(text) }))
         }
         SqlType::Bytea => Some(ValueRef::Bytes(Cow::Borrowed(bytes))),
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => {
-            let text = std::str::from_utf8(bytes).ok()?;
+            let mut bytes = bytes.to_vec();
+            if part.is_reversed() {
+                reversed::turn_digits(&mut bytes);
+            }
+            let text = std::str::from_utf8(&bytes).ok()?;
             let n: i64 = text.parse().ok()?;
             let fits = match part.kind {
                 SqlType::Int2 => i16::try_from(n).is_ok(),
@@ -82,11 +98,15 @@ pub(super) fn decode<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>
 
 #[cfg(test)]
 mod tests {
-    use crate::{KeyEncoding, KeyPart, KeySchema, PartBounds, SqlType, Value};
+    use crate::{KeyEncoding, KeyPart, KeySchema, PartBounds, PartOrder, SqlType, Value};
     use std::ops::Bound;
 
     fn schema(kinds: &[SqlType]) -> KeySchema {
-        let part = |(at, kind): (usize, &SqlType)| KeyPart { name: format!("p{at}"), kind: *kind, descending: false };
+        let part = |(at, kind): (usize, &SqlType)| KeyPart {
+            name: format!("p{at}"),
+            kind: *kind,
+            order: PartOrder::Ascending,
+        };
         let parts = kinds.iter().enumerate().map(part).collect();
         KeySchema { encoding: KeyEncoding::Plain, parts, salt: 0, with_tenant: false }
     }
@@ -142,7 +162,7 @@ mod tests {
     fn what_has_no_place_in_such_keys() {
         assert!(schema(&[SqlType::Float8]).check().is_err());
         let mut down = schema(&[SqlType::Int8]);
-        down.parts[0].descending = true;
+        down.parts[0].order = PartOrder::Descending;
         assert!(down.check().is_err());
         let salted = KeySchema { salt: 4, ..schema(&[SqlType::Text]) };
         assert!(salted.check().is_err());

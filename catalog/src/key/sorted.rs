@@ -126,7 +126,7 @@ impl CheckedKeys {
 mod tests {
     use super::*;
     use crate::{
-        KeyEncoding, KeyPart, SqlType, Value,
+        KeyEncoding, KeyPart, PartOrder, SqlType, Value,
         key::tests::{schema_and_tuples, text},
     };
     use proptest::prelude::*;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     fn readings(encoding: KeyEncoding, salt: u16) -> KeySchema {
-        let part = |name: &str, kind| KeyPart { name: name.into(), kind, descending: false };
+        let part = |name: &str, kind| KeyPart { name: name.into(), kind, order: PartOrder::Ascending };
         let parts = vec![part("device", SqlType::Text), part("n", SqlType::Int4)];
         KeySchema { encoding, parts, salt, with_tenant: false }
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn after_a_key_that_does_not_conform_all_parts_are_visited() {
         let parts = [("a", SqlType::Text), ("b", SqlType::Bool), ("n", SqlType::Int4)];
-        let part = |(name, kind): (&str, SqlType)| KeyPart { name: name.into(), kind, descending: false };
+        let part = |(name, kind): (&str, SqlType)| KeyPart { name: name.into(), kind, order: PartOrder::Ascending };
         let schema = KeySchema { parts: parts.into_iter().map(part).collect(), ..readings(KeyEncoding::Ordered, 0) };
         let good = schema.encode(&[text("x"), Value::Bool(true), Value::Int(1)]).unwrap().to_vec();
         // The first part differs, and the second is invalid.

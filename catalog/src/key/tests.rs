@@ -25,11 +25,11 @@ pub(crate) const TYPES: [SqlType; 16] = [
     SqlType::Exact(None),
 ];
 
-fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
+pub(super) fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
     let part = |(index, (kind, descending)): (usize, &(SqlType, bool))| KeyPart {
         name: format!("c{index}"),
         kind: *kind,
-        descending: *descending,
+        order: (*descending).into(),
     };
     KeySchema { encoding, parts: kinds.iter().enumerate().map(part).collect(), salt: 0, with_tenant: false }
 }

@@ -36,7 +36,7 @@ fn table(name: &str, oid: u32) -> Table {
     let definition = TableDefinition {
         name: name.into(),
         columns: vec![column],
-        primary_key: vec![("id".into(), false)],
+        primary_key: vec![("id".into(), false.into())],
         ..TableDefinition::default()
     };
     Table::define(TableId(oid), &definition).unwrap()

@@ -17,7 +17,7 @@ fn table(id: u32, name: &str) -> Table {
         remote: None,
         name: name.into(),
         columns: vec![column("a"), column("b")],
-        primary_key: vec![("a".into(), false)],
+        primary_key: vec![("a".into(), false.into())],
         families: Vec::new(),
         options: Vec::new(),
     };

@@ -6,7 +6,9 @@ use super::{
     define::{check_name, check_type, hidden_key, unsupported_in_private},
 };
 use crate::value::seconds::SECOND_DIGITS_MAX;
-use crate::{Column, Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, Result, SqlType, TableFamily};
+use crate::{
+    Column, Encoding, Error, ErrorKind, KeyEncoding, KeyPart, KeySchema, PartOrder, Result, SqlType, TableFamily,
+};
 
 /// What a change of a table requires of its existing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,20 +169,20 @@ impl Table {
         Ok(table)
     }
 
-    /// Adds a primary key to a table without one: its columns, and whether each descends.
+    /// Adds a primary key to a table without one: its columns, and the order of each.
     ///
     /// # Errors
     /// [`NoColumn`](ErrorKind::NoColumn), [`ColumnExists`](ErrorKind::ColumnExists) for one twice;
     /// [`Invalid`](ErrorKind::Invalid) for a table that has a primary key; [`Unsupported`](ErrorKind::Unsupported) for
     /// a shared table and for types that no key can hold.
-    pub fn add_primary_key(&self, parts: &[(String, bool)]) -> Result<Self> {
+    pub fn add_primary_key(&self, parts: &[(String, PartOrder)]) -> Result<Self> {
         if !self.has_hidden_key() {
             let message = format!("multiple primary keys for table \"{}\" are not allowed", self.name);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut table = self.clone();
         let mut key = KeySchema { encoding: KeyEncoding::Ordered, parts: Vec::new(), salt: 0, with_tenant: false };
-        for (part, (name, descending)) in parts.iter().enumerate() {
+        for (part, (name, order)) in parts.iter().enumerate() {
             if key.parts.iter().any(|other| other.name == *name) {
                 let message = format!("column \"{name}\" appears twice in primary key constraint");
                 return Err(Error::new(ErrorKind::ColumnExists, message));
@@ -189,7 +191,7 @@ impl Table {
                 Error::new(ErrorKind::NoColumn, format!("column \"{name}\" named in key does not exist"))
             })?;
             (column.place, column.not_null) = (ColumnPlace::Key(part), true);
-            key.parts.push(KeyPart { name: name.clone(), kind: column.kind, descending: *descending });
+            key.parts.push(KeyPart { name: name.clone(), kind: column.kind, order: *order });
         }
         key.check()?;
         table.key = key;

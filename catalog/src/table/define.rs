@@ -5,8 +5,8 @@ use super::{
     open::OPEN_ENCODING,
 };
 use crate::{
-    Comments, Encoding, Error, ErrorKind, FamilyId, FoundDefinition, KeyEncoding, KeyPart, KeySchema, RemoteDefinition,
-    RemoteTable, Result, SqlType, TableId, private::private_table, value::exact,
+    Comments, Encoding, Error, ErrorKind, FamilyId, FoundDefinition, KeyEncoding, KeyPart, KeySchema, PartOrder,
+    RemoteDefinition, RemoteTable, Result, SqlType, TableId, private::private_table, value::exact,
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -60,8 +60,8 @@ pub struct TableDefinition {
     pub name: String,
     /// The columns in order.
     pub columns: Vec<ColumnDefinition>,
-    /// The columns of the primary key in order, and whether each descends.
-    pub primary_key: Vec<(String, bool)>,
+    /// The columns of the primary key in order, and the order of each.
+    pub primary_key: Vec<(String, PartOrder)>,
     /// The families in order.
     pub families: Vec<FamilyDefinition>,
     /// `WITH`: dotted names and the text of their values.
@@ -382,7 +382,7 @@ fn remote_name(physical: &TableName, id: TableId) -> TableName {
 
 /// The hidden key of a table without a primary key: a value that no row had before, in the order of insertion.
 pub(super) fn hidden_key() -> KeySchema {
-    let part = KeyPart { name: HIDDEN_KEY.to_owned(), kind: SqlType::Uuid, descending: false };
+    let part = KeyPart { name: HIDDEN_KEY.to_owned(), kind: SqlType::Uuid, order: PartOrder::Ascending };
     KeySchema { encoding: KeyEncoding::Ordered, parts: vec![part], salt: 0, with_tenant: false }
 }
 
@@ -397,12 +397,12 @@ fn define_key(definition: &TableDefinition, options: &Options) -> Result<KeySche
     if definition.primary_key.is_empty() {
         return Ok(hidden_key());
     }
-    let part = |(name, descending): &(String, bool)| {
+    let part = |(name, order): &(String, PartOrder)| {
         let column =
             definition.columns.iter().find(|column| column.name == *name).ok_or_else(|| {
                 Error::new(ErrorKind::NoColumn, format!("column \"{name}\" named in key does not exist"))
             })?;
-        Ok(KeyPart { name: name.clone(), kind: column.kind, descending: *descending })
+        Ok(KeyPart { name: name.clone(), kind: column.kind, order: *order })
     };
     let parts = definition.primary_key.iter().map(part).collect::<Result<_>>()?;
     let (encoding, salt) = (options.key_encoding.unwrap_or_default(), options.salt.unwrap_or_default());

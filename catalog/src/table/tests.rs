@@ -1,7 +1,7 @@
 //! Which definitions and changes are valid.
 
 use super::*;
-use crate::{ErrorKind, KeyEncoding, Result};
+use crate::{ErrorKind, KeyEncoding, PartOrder, Result};
 use expect_test::{Expect, expect};
 
 fn column(name: &str, kind: SqlType) -> ColumnDefinition {
@@ -27,7 +27,7 @@ fn readings() -> TableDefinition {
             column("temperature", SqlType::Float8),
             column("log", SqlType::Varchar(Some(20))),
         ],
-        primary_key: vec![("device".into(), false), ("at".into(), true)],
+        primary_key: vec![("device".into(), false.into()), ("at".into(), true.into())],
         families: vec![family("m", &["temperature"]), family("logs", &["log"])],
         options: pairs(&[("m.max_versions", "5"), ("logs.max_age", "30 days")]),
     }
@@ -195,7 +195,7 @@ fn definitions_that_contradict_themselves_are_refused() {
     );
     refused(with(&|d| d.families[0].name = "_".into()), Reserved, "family name \"_\" is reserved");
     refused(
-        with(&|d| d.primary_key[0].1 = true),
+        with(&|d| d.primary_key[0].1 = PartOrder::Descending),
         Unsupported,
         "column \"device\" cannot be part of the primary key: texts do not descend in delimited keys",
     );

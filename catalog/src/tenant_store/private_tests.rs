@@ -30,7 +30,7 @@ fn definition(name: &str, key: bool) -> TableDefinition {
     TableDefinition {
         name: name.into(),
         columns: vec![column("id", SqlType::Float8), column("v", SqlType::Text)],
-        primary_key: if key { vec![("id".into(), false)] } else { Vec::new() },
+        primary_key: if key { vec![("id".into(), false.into())] } else { Vec::new() },
         ..TableDefinition::default()
     }
 }

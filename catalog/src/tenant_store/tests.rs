@@ -43,7 +43,7 @@ async fn catalog() -> (Catalog, Arc<Table>) {
     let definition = TableDefinition {
         name: "t".into(),
         columns: vec![column("id"), column("v")],
-        primary_key: vec![("id".into(), false)],
+        primary_key: vec![("id".into(), false.into())],
         ..TableDefinition::default()
     };
     let oid = FIRST_OID + TENANTS.len() as u32;

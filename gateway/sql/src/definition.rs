@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::{
     dialect::{Dialect, PostgreSqlDialect, Precedence},
     tokenizer::Token,
 };
-use keyspan_catalog::{Encoding, SqlType, table::Identity};
+use keyspan_catalog::{Encoding, PartOrder, SqlType, table::Identity};
 use keyspan_pg::error::{Result, SqlError, SqlState};
 
 /// Words behind CREATE, ALTER or DROP that PostgreSQL knows and that are not supported.
@@ -177,7 +177,7 @@ fn parse_element(tokens: &mut TokenReader<'_>, table: &mut CreateTable, keys: &m
     }
     let (column, key) = parse_column(tokens, &mut table.checks)?;
     if key {
-        keys.push(vec![KeyClause { column: column.name.clone(), descending: false }]);
+        keys.push(vec![KeyClause { column: column.name.clone(), order: PartOrder::Ascending }]);
     }
     table.columns.push(column);
     Ok(())
@@ -254,24 +254,29 @@ fn set_cells(what: &str, value: String, column: &str, cells: &mut CellsClause) -
     Ok(())
 }
 
-/// The parts of a primary key: `(a, b DESC)`, or `(a, b) WITH (descending = '2')` with the positions of parts that
-/// descend. The second is the form of dumps: a primary key of PostgreSQL has no directions, and `pg_dump` writes one of
+/// The parts of a primary key: `(a, b DESC, c REVERSED)`, or `(a, b, c) WITH (descending = '2', reversed = '3')` with the
+/// positions of parts. The second is the form of dumps: a primary key of PostgreSQL has no directions, and `pg_dump` writes one of
 /// the names of its columns and of its index's options.
 fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
     let mut parts = tokens.parenthesised(parse_key_part)?;
     if tokens.words("with") {
         for option in parse_options(tokens)? {
-            if option.family.is_some() || option.name != "descending" {
-                return Err(SqlError::unsupported(format!("parameter \"{}\" of a primary key", option.name)));
-            }
+            let order = match option.name.as_str() {
+                "descending" if option.family.is_none() => PartOrder::Descending,
+                "reversed" if option.family.is_none() => PartOrder::Reversed,
+                other => return Err(SqlError::unsupported(format!("parameter \"{other}\" of a primary key"))),
+            };
             for position in option.value.split(',') {
                 let at = position.trim().parse::<usize>().ok().and_then(|position| position.checked_sub(1));
                 let part = at.and_then(|at| parts.get_mut(at)).ok_or_else(|| {
-                    let message = format!("invalid value for parameter \"descending\": \"{}\"", option.value);
+                    let message = format!("invalid value for parameter \"{}\": \"{}\"", option.name, option.value);
                     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
                         .with_hint("It takes positions of parts of the key, from 1, with commas between them.")
                 })?;
-                part.descending = true;
+                if part.order != PartOrder::Ascending && part.order != order {
+                    return Err(both_orders(&part.column));
+                }
+                part.order = order;
             }
         }
     }
@@ -281,11 +286,21 @@ fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
 
 fn parse_key_part(tokens: &mut TokenReader<'_>) -> Result<KeyClause> {
     let column = tokens.name()?;
+    let reversed = tokens.words("reversed");
     let descending = !tokens.words("asc") && tokens.words("desc");
+    if reversed && descending || descending && tokens.words("reversed") {
+        return Err(both_orders(&column));
+    }
+    let order = if reversed { PartOrder::Reversed } else { descending.into() };
     if tokens.words("nulls") {
         return Err(SqlError::unsupported("NULLS in a primary key"));
     }
-    Ok(KeyClause { column, descending })
+    Ok(KeyClause { column, order })
+}
+
+fn both_orders(column: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_TABLE_DEFINITION, format!("key column \"{column}\" is both DESC and REVERSED"))
+        .with_hint("Reversed values have no order that could descend.")
 }
 
 /// Parses a column; also returns whether it is the primary key. Its `CHECK` clauses go to `checks`.

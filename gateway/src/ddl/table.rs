@@ -15,7 +15,7 @@ use crate::{
     sql::ast::definition::{AlterAction, AlterTable, ColumnClause, CreateTable, DropTables, OptionClause},
 };
 use keyspan_catalog::{
-    Edit, Encoding, Error, ErrorKind, Snapshot, SqlType, Table, TableId, TenantId,
+    Edit, Encoding, Error, ErrorKind, PartOrder, Snapshot, SqlType, Table, TableId, TenantId,
     table::{ColumnDefault, ColumnDefinition, FamilyDefinition, TableDefinition},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -174,7 +174,7 @@ pub(super) fn definition_of(
     Ok(TableDefinition {
         name: create.name.name.clone(),
         columns: create.columns.iter().map(column).collect::<keyspan_catalog::Result<_>>()?,
-        primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.descending)).collect(),
+        primary_key: create.primary_key.iter().map(|part| (part.column.clone(), part.order)).collect(),
         families: create.families.iter().map(family).collect(),
         options: pairs(&create.options).into_iter().chain(foreign::table_options(create)).collect(),
         remote: None,
@@ -320,7 +320,11 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         }
         Settled::Added { column, given, key, .. } => {
             let table = given.put_values(table.add_column(column)?)?;
-            return if *key { table.add_primary_key(&[(column.name.clone(), false)]) } else { Ok(table) };
+            return if *key {
+                table.add_primary_key(&[(column.name.clone(), PartOrder::Ascending)])
+            } else {
+                Ok(table)
+            };
         }
     };
     if passed_over(table, action).is_some() {
@@ -336,7 +340,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::DropNotNull(column) => table.drop_not_null(column),
         AlterAction::SetNotNull(column) => table.set_not_null(column),
         AlterAction::AddPrimaryKey(parts) => {
-            let parts: Vec<_> = parts.iter().map(|part| (part.column.clone(), part.descending)).collect();
+            let parts: Vec<_> = parts.iter().map(|part| (part.column.clone(), part.order)).collect();
             table.add_primary_key(&parts)
         }
         AlterAction::AddCheck(_) => Err(Error::new(ErrorKind::Invalid, "a condition that was not planned")),

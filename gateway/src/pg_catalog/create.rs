@@ -11,7 +11,7 @@ use crate::{
     system_relations,
 };
 use keyspan_catalog::{
-    Column, ColumnPlace, Relation, Sequence, SequenceOptions, SqlType, Table,
+    Column, ColumnPlace, PartOrder, Relation, Sequence, SequenceOptions, SqlType, Table,
     table::{DefaultValue, Identity},
 };
 
@@ -50,9 +50,7 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
 /// `PRIMARY KEY (a, b DESC)`
 fn key_clause(table: &Table) -> Option<String> {
     let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
-    let parts: Vec<String> = parts
-        .map(|part| format!("{}{}", quote_ident(&part.name), if part.descending { " DESC" } else { "" }))
-        .collect();
+    let parts: Vec<String> = parts.map(|part| format!("{}{}", quote_ident(&part.name), part.order.clause())).collect();
     (!parts.is_empty()).then(|| format!("PRIMARY KEY ({})", parts.join(", ")))
 }
 
@@ -237,7 +235,7 @@ pub fn column_rows(relation: Relation<'_>, statement: &StatementContext) -> Vec<
             let tenant = objects::attributes(table, statement)
                 .into_iter()
                 .filter(|column| statement.operator && column.number == 1);
-            let tenant = tenant.map(|column| key_row(column.name, column.kind, 1, false));
+            let tenant = tenant.map(|column| key_row(column.name, column.kind, 1, PartOrder::Ascending));
             tenant.chain(table.columns.iter().map(|column| described(table, column, statement))).collect()
         }
         Relation::View(view) => {
@@ -265,17 +263,17 @@ fn row(name: &str, kind: String, nullable: bool) -> TextRow {
 }
 
 /// `PRI 3 DESC` in the column `key`: a part of the primary key, its position, and its direction.
-fn key_row(name: String, kind: SqlType, part: usize, descending: bool) -> TextRow {
+fn key_row(name: String, kind: SqlType, part: usize, order: PartOrder) -> TextRow {
     let mut described = row(&name, kind.to_string(), false);
-    described[3] = Some(format!("PRI {part}{}", if descending { " DESC" } else { "" }));
+    described[3] = Some(format!("PRI {part}{}", order.clause()));
     described
 }
 
 fn described(table: &Table, column: &Column, statement: &StatementContext) -> TextRow {
     let mut described = match &column.place {
         ColumnPlace::Key(part) => {
-            let descending = table.key.parts.get(*part).is_some_and(|part| part.descending);
-            key_row(column.name.clone(), column.kind, part + 1 + usize::from(statement.operator), descending)
+            let order = table.key.parts.get(*part).map(|part| part.order).unwrap_or_default();
+            key_row(column.name.clone(), column.kind, part + 1 + usize::from(statement.operator), order)
         }
         ColumnPlace::Cell { .. } | ColumnPlace::Open { .. } => {
             row(&column.name, column.kind.to_string(), !column.not_null)

@@ -25,7 +25,7 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    Column, DropCertificate, Erasure, Sequence, SqlType, Table, TenantId,
+    Column, DropCertificate, Erasure, PartOrder, Sequence, SqlType, Table, TenantId,
     table::{Check, DefaultValue, Identity, TENANT_COLUMN},
     tenant::VERIFICATION,
 };
@@ -82,8 +82,8 @@ pub struct KeyColumn {
     pub number: u16,
     /// The name of its column.
     pub name: String,
-    /// Whether greater values come first.
-    pub descending: bool,
+    /// How its values lie in the keys.
+    pub order: PartOrder,
 }
 
 /// The columns of a table as the session sees them: the operator's begin with `tenant`.
@@ -120,11 +120,11 @@ pub fn default_text(column: &Column, statement: &StatementContext) -> Option<Str
 pub fn key(table: &Table, statement: &StatementContext) -> Vec<KeyColumn> {
     let columns = attributes(table, statement);
     let number = |name: &str| columns.iter().find(|column| column.name == name).map_or(0, |column| column.number);
-    let tenant = statement.operator.then_some((TENANT_COLUMN, false));
+    let tenant = statement.operator.then_some((TENANT_COLUMN, PartOrder::Ascending));
     let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
-    let parts = parts.map(|part| (part.name.as_str(), part.descending));
+    let parts = parts.map(|part| (part.name.as_str(), part.order));
     let parts = tenant.into_iter().chain(parts);
-    parts.map(|(name, descending)| KeyColumn { number: number(name), name: name.to_owned(), descending }).collect()
+    parts.map(|(name, order)| KeyColumn { number: number(name), name: name.to_owned(), order }).collect()
 }
 
 /// The name of a table's primary key.
@@ -158,8 +158,8 @@ pub fn is_index(oid: u32) -> bool {
 pub fn key_list(table: &Table, statement: &StatementContext, directions: bool) -> String {
     let parts = key(table, statement);
     let shown = parts.iter().map(|part| {
-        let direction = if directions && part.descending { " DESC" } else { "" };
-        format!("{}{direction}", crate::pg::ident::quote_ident(&part.name))
+        let order = if directions { part.order.clause() } else { "" };
+        format!("{}{order}", crate::pg::ident::quote_ident(&part.name))
     });
     format!("({})", shown.collect::<Vec<_>>().join(", "))
 }

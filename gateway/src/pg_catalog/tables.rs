@@ -11,7 +11,7 @@ use super::{
 use crate::pg_catalog::columns::row;
 use crate::{context::StatementContext, pg::ident::quote_ident};
 use keyspan_catalog::{
-    Column, ColumnPlace, Table, TableFamily, TenantId,
+    Column, ColumnPlace, PartOrder, Table, TableFamily, TenantId,
     table::{
         TENANT_COLUMN,
         describe::{age_text, aggregate_name},
@@ -52,7 +52,7 @@ pub fn kind(table: &Table, statement: &StatementContext) -> &'static str {
 pub fn tables(statement: &StatementContext) -> Vec<Row> {
     let one = |(table, tenant): Listed<'_>| {
         let parts = table.key.parts.iter().filter(|_| !table.has_hidden_key());
-        let parts = parts.map(|part| part_text(&part.name, part.descending));
+        let parts = parts.map(|part| part_text(&part.name, part.order));
         let tenant_part = shows_tenant(table, statement).then(|| TENANT_COLUMN.to_owned());
         row! {
             "oid" => table.id.0, "tenant" => tenant.map(|tenant| tenant.as_str().to_owned()),
@@ -125,9 +125,14 @@ fn column_row(table: &Table, column: &Column, shift: usize) -> Row {
     };
     match &column.place {
         ColumnPlace::Key(part) => {
-            let descending = table.key.parts.get(*part).is_some_and(|part| part.descending);
+            let order = table.key.parts.get(*part).map(|part| part.order).unwrap_or_default();
             row.insert("key_part", Cell::from(number(part + 1 + shift)));
-            row.insert("direction", Cell::from(if descending { "desc" } else { "asc" }));
+            let direction = match order {
+                PartOrder::Ascending => "asc",
+                PartOrder::Descending => "desc",
+                PartOrder::Reversed => "reversed",
+            };
+            row.insert("direction", Cell::from(direction));
         }
         ColumnPlace::Cell { family, qualifier, encoding } => {
             row.insert("key_part", Cell::Null);
@@ -160,10 +165,9 @@ pub(super) fn default_or_identity(column: &Column, statement: &StatementContext)
     }
 }
 
-/// `at` or `at DESC`
-fn part_text(name: &str, descending: bool) -> String {
-    let direction = if descending { " DESC" } else { "" };
-    format!("{}{direction}", quote_ident(name))
+/// `at`, `at DESC` or `at REVERSED`
+fn part_text(name: &str, order: PartOrder) -> String {
+    format!("{}{}", quote_ident(name), order.clause())
 }
 
 /// The options of a table as PostgreSQL keeps them, `name=value`: those of `WITH`, and the columns of each family as

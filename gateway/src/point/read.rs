@@ -10,7 +10,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast::Query};
-use keyspan_catalog::{KeyEncoding, Table};
+use keyspan_catalog::{KeyEncoding, KeyPart, Table};
 use keyspan_storage::{Columns, TimestampRange};
 use std::{collections::HashSet, sync::Arc};
 
@@ -107,13 +107,18 @@ fn projection(table: &Table, operator: bool, items: Option<Vec<(String, String)>
 fn direction(table: &Table, operator: bool, key: &KeyComparisons, order: &[(String, bool)]) -> Option<bool> {
     let parts = key.keys().columns();
     let tenant = operator.then_some(false);
-    let directions: Vec<bool> = tenant.into_iter().chain(table.key.parts.iter().map(|part| part.descending)).collect();
+    let directions: Vec<bool> = tenant.into_iter().chain(table.key.parts.iter().map(KeyPart::descends)).collect();
     let mut next = (0..parts.len()).filter(|part| !key.is_fixed(*part));
     let mut reversed = None;
     for (name, descending) in order {
         let part = parts.iter().position(|part| part.name == *name)?;
         if key.is_fixed(part) {
             continue;
+        }
+        // The order of a reversed part's keys is not that of its values.
+        let of_table = part.checked_sub(usize::from(operator)).and_then(|at| table.key.parts.get(at));
+        if of_table.is_some_and(KeyPart::is_reversed) {
+            return None;
         }
         let turned = *descending != directions[part];
         if next.next() != Some(part) || *reversed.get_or_insert(turned) != turned {

@@ -70,7 +70,8 @@ fn whole_family(family: FamilyName) -> FamilyColumns {
 /// Adds the filters on families, qualifiers and timestamps to the plan of keys.
 pub(super) fn plan(filters: &[Expr], mut pushdown: Pushdown, table: &Table) -> ScanPlan {
     let columns = [(FAMILY, SqlType::Text), (QUALIFIER, SqlType::Text), (TIMESTAMP, SqlType::Timestamptz(None))];
-    let keys = Keys::of_columns(columns.map(|(name, kind)| PartColumn { name: name.into(), kind }).to_vec());
+    let keys =
+        Keys::of_columns(columns.map(|(name, kind)| PartColumn { name: name.into(), kind, reversed: false }).to_vec());
     let mut all: Option<Vec<KeyBox>> = None;
     for (at, filter) in filters.iter().enumerate() {
         let Some(set) = keys_of(filter, false, &keys) else { continue };

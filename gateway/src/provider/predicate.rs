@@ -252,7 +252,7 @@ fn comparison(binary: &BinaryExpr, negated: bool, keys: &Keys) -> Option<KeySet>
     if value.is_null() {
         return Some(KeySet::none());
     }
-    Some(KeySet::of_part(parts, part, slot_of(&Edge::of(kind, cast, value)?, op)?))
+    Some(KeySet::of_part(parts, part, keys.slot(part, &Edge::of(kind, cast, value)?, op)?))
 }
 
 /// The values for which a comparison with a literal holds; `None` for other operators.
@@ -325,7 +325,7 @@ fn in_list(tested: &Expr, list: &[Expr], negated: bool, keys: &Keys) -> Option<K
     for value in values.into_iter().filter(|value| !value.is_null()) {
         intervals.extend_from_slice(Edge::of(kind, cast, &compared(tested, value)?)?.equal().intervals());
     }
-    let slot = Slot::new(intervals);
+    let slot = keys.points(part, Slot::new(intervals))?;
     Some(KeySet::of_part(parts, part, if negated { slot.complement() } else { slot }))
 }
 
@@ -365,7 +365,7 @@ fn text_prefix(tested: &Expr, prefix: &ScalarValue, negated: bool, keys: &Keys) 
     }
     // Only checks that the part is compared as text.
     Edge::of(kind, cast, prefix)?;
-    let slot = Slot::text_prefix(text(prefix)?);
+    let slot = keys.with_prefix(part, text(prefix)?)?;
     Some(KeySet::of_part(keys.columns().len(), part, if negated { slot.complement() } else { slot }))
 }
 
@@ -377,21 +377,45 @@ struct Pattern {
     whole: bool,
     /// Whether only `%` follows the prefix.
     only_prefix: bool,
+    /// The characters behind the last `%`, if there is no `_` among them and the pattern has a wildcard.
+    suffix: Option<String>,
+    /// Whether only `%` precedes the suffix.
+    only_suffix: bool,
 }
 
 impl Pattern {
     /// `None` for a pattern that ends with its escape character.
     fn parse(pattern: &str) -> Option<Self> {
         let (mut prefix, mut chars) = (String::new(), pattern.chars());
+        // The characters behind the last wildcard, and the wildcards before them.
+        let (mut suffix, mut wildcards) = (String::new(), String::new());
         while let Some(next) = chars.next() {
-            match next {
-                '\\' => prefix.push(chars.next()?),
-                '%' => return Some(Self { prefix, whole: false, only_prefix: chars.all(|c| c == '%') }),
-                '_' => return Some(Self { prefix, whole: false, only_prefix: false }),
-                other => prefix.push(other),
+            let literal = match next {
+                '%' | '_' => None,
+                '\\' => Some(chars.next()?),
+                other => Some(other),
+            };
+            match literal {
+                Some(literal) if wildcards.is_empty() => prefix.push(literal),
+                Some(literal) => suffix.push(literal),
+                None => {
+                    // What stands between two wildcards ends neither.
+                    if !suffix.is_empty() {
+                        wildcards.push_str("between");
+                        suffix.clear();
+                    }
+                    wildcards.push(next);
+                }
             }
         }
-        Some(Self { prefix, whole: true, only_prefix: false })
+        let only_any = wildcards.chars().all(|wildcard| wildcard == '%');
+        Some(Self {
+            whole: wildcards.is_empty(),
+            only_prefix: !wildcards.is_empty() && only_any && suffix.is_empty(),
+            only_suffix: only_any && prefix.is_empty(),
+            suffix: wildcards.ends_with('%').then_some(suffix),
+            prefix,
+        })
     }
 }
 
@@ -406,12 +430,14 @@ fn like_set(like: &Like, negated: bool, keys: &Keys) -> Option<KeySet> {
         return None;
     }
     let pattern = Pattern::parse(text(value)?)?;
-    let exact = pattern.whole || pattern.only_prefix;
-    let slot = if pattern.whole {
+    let (slot, exact) = if pattern.whole {
         let point = Value::Text(pattern.prefix);
-        Slot::new(vec![Interval::new(Bound::Included(point.clone()), Bound::Included(point))])
+        let point = Slot::new(vec![Interval::new(Bound::Included(point.clone()), Bound::Included(point))]);
+        (keys.points(part, point)?, true)
+    } else if let Some((slot, exact)) = pattern.suffix.and_then(|suffix| keys.with_suffix(part, &suffix)) {
+        (slot, exact && pattern.only_suffix)
     } else {
-        Slot::text_prefix(&pattern.prefix)
+        (keys.with_prefix(part, &pattern.prefix)?, pattern.only_prefix)
     };
     let set = |slot| KeySet { exact, ..KeySet::of_part(keys.columns().len(), part, slot) };
     match negated {

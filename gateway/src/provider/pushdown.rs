@@ -16,7 +16,7 @@ use super::{
     interval::{Interval, Slot},
     keys::Keys,
     literal::Edge,
-    predicate::{KeyBox, KeySet, keys_of, slot_of},
+    predicate::{KeyBox, KeySet, keys_of},
 };
 use datafusion::{
     logical_expr::{Expr, Operator, TableProviderFilterPushDown},
@@ -157,7 +157,7 @@ impl Pushdown {
         Self {
             pushed: select(&|at| intersected[at] && sets[at].as_ref().is_some_and(|set| exact(at) || begins(set))),
             residual: select(&|at| !exact(at)),
-            constants: constants(&all, if keys.nullable { 0 } else { used }),
+            constants: constants(&all, if keys.nullable { 0 } else { used }, keys),
             shape: Shape::of(&out),
             rows: out,
             coalesced,
@@ -206,7 +206,7 @@ pub fn exact_rows<'a>(
         if value.is_null() {
             return Some(RowSet::none());
         }
-        let slot = slot_of(&Edge::of(keys.columns().get(part)?.kind, None, value)?, op)?;
+        let slot = keys.slot(part, &Edge::of(keys.columns().get(part)?.kind, None, value)?, op)?;
         let both = all[part].take().map_or_else(|| slot.clone(), |before| before.intersect(&slot));
         if both.is_none() {
             return Some(RowSet::none());
@@ -228,7 +228,7 @@ pub fn exact_rows<'a>(
 }
 
 /// The first `used` parts, as far as they have one value in all boxes.
-fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
+fn constants(set: &KeySet, used: usize, keys: &Keys) -> Vec<(usize, Value)> {
     let value = |one: &KeyBox, part: usize| match one[part].as_ref().map(Slot::intervals) {
         Some([only]) => only.as_point().cloned(),
         _ => None,
@@ -239,7 +239,8 @@ fn constants(set: &KeySet, used: usize) -> Vec<(usize, Value)> {
         // A NaN does not equal itself, but one box has one value.
         others.iter().all(|one| value(one, part).as_ref() == Some(&first)).then_some((part, first))
     };
-    (0..used).filter_map(shared).collect()
+    let shown = |(part, value)| (part, keys.shown(part, value));
+    (0..used).filter_map(shared).map(shown).collect()
 }
 
 /// Builds the ranges of boxes.

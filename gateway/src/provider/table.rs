@@ -37,7 +37,7 @@ use datafusion::{
     },
 };
 use keyspan_catalog::{
-    KeyEncoding, SqlType, Table, Value,
+    KeyPart, SqlType, Table, Value,
     table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
 use keyspan_storage::{Columns, KeyRange, TimestampRange};
@@ -310,13 +310,12 @@ impl KeyspanTable {
         if self.keys.nullable {
             return Order::default();
         }
-        let directions = is_operator(&self.view).then_some(false).into_iter();
-        let directions: Vec<bool> = directions.chain(self.table.key.parts.iter().map(|part| part.descending)).collect();
+        let keys = if is_operator(&self.view) { self.table.key.for_operator() } else { self.table.key.clone() };
+        let directions: Vec<bool> = keys.columns().iter().map(KeyPart::descends).collect();
         for (part, column) in self.keys.columns().iter().enumerate() {
             let constant = plan.constants.iter().find(|(constant, _)| *constant == part).map(|(_, value)| value);
-            let is_tenant = is_operator(&self.view) && part == 0;
-            if self.table.key.encoding == KeyEncoding::Plain && !is_tenant && constant.is_none() {
-                // Keys of others are not ordered as their parts.
+            if !keys.is_ordered(part) && constant.is_none() {
+                // Keys of others, and those of reversed parts, are not ordered as their parts.
                 break;
             }
             let Ok(index) = schema.index_of(&column.name) else {

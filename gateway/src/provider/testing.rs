@@ -40,7 +40,7 @@ use std::{
 pub(super) const NOW: i64 = 1_357_095_845_000_000;
 
 pub(super) fn part(name: &str, kind: SqlType, descending: bool) -> KeyPart {
-    KeyPart { name: name.into(), kind, descending }
+    KeyPart { name: name.into(), kind, order: descending.into() }
 }
 
 /// A table whose key is `parts` and whose other columns are `cells`: name, type, family.

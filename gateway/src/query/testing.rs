@@ -39,7 +39,7 @@ fn column(id: u16, name: &str, kind: SqlType, key: Option<usize>) -> Column {
 
 /// A catalog with the table `flights`, the tenants `ua` and `aa`, and the roles `keyspan` and `ana` (of `ua`).
 pub(crate) fn snapshot() -> Snapshot {
-    let part = |name: &str, kind, descending| KeyPart { name: name.into(), kind, descending };
+    let part = |name: &str, kind, descending: bool| KeyPart { name: name.into(), kind, order: descending.into() };
     let columns = vec![
         column(1, "origin", SqlType::Text, Some(0)),
         column(2, "dest", SqlType::Text, Some(1)),
@@ -126,6 +126,7 @@ pub(crate) fn snapshot() -> Snapshot {
         erasures: keyspan_catalog::Erasures::new(),
         drops: Vec::new(),
         mock_nonce: None,
+        ..Snapshot::default()
     }
 }
 

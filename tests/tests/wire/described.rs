@@ -280,9 +280,13 @@ impl Definitions {
         for at in 0..1 + self.below(3) {
             let kind = KEY_TYPES[self.below(KEY_TYPES.len())];
             let text = kind == "text" || kind.starts_with("varchar");
-            let descending = self.often() && !(shared && text);
+            let order = match (self.often(), self.often()) {
+                (true, true) if text || matches!(kind, "smallint" | "integer" | "bigint") => " REVERSED",
+                (true, _) if !(shared && text) => " DESC",
+                _ => "",
+            };
             lines.push(format!("\"k {at}\" {kind}"));
-            parts.push(format!("\"k {at}\"{}", if descending { " DESC" } else { "" }));
+            parts.push(format!("\"k {at}\"{order}"));
         }
         for at in 0..self.below(6) {
             let (kind, default) = CELL_TYPES[self.below(CELL_TYPES.len())];

@@ -239,6 +239,7 @@ files! { "tests/slt":
     order_and_limit
     past
     private_tables
+    reversed_keys
     salted_keys
     settings
     shared_tables

@@ -36,7 +36,7 @@ fn table(snapshot: &Snapshot, name: &str, remote: bool) -> Result<Edit> {
     let definition = TableDefinition {
         name: name.into(),
         columns: vec![column("k"), column("v")],
-        primary_key: vec![("k".into(), false)],
+        primary_key: vec![("k".into(), false.into())],
         remote: snapshot
             .server("bt")
             .filter(|_| remote)

@@ -17,7 +17,7 @@ fn table(space: u32, columns: &[(&str, SqlType)]) -> Table {
         remote: None,
         name: format!("t{space}"),
         columns: [id].into_iter().chain(columns.iter().map(column)).collect(),
-        primary_key: vec![("id".into(), true)],
+        primary_key: vec![("id".into(), true.into())],
         families: Vec::new(),
         options: Vec::new(),
     };

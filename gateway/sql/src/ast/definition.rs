@@ -5,7 +5,7 @@ use super::{
     schema::SchemaChange,
 };
 use datafusion::sql::sqlparser::ast::{self, Expr, Query};
-use keyspan_catalog::{Encoding, SequenceOptions, SqlType, table::Identity};
+use keyspan_catalog::{Encoding, PartOrder, SequenceOptions, SqlType, table::Identity};
 use keyspan_pg::names::RelationName;
 
 /// A change of the catalog.
@@ -279,8 +279,8 @@ pub struct AlterSequence {
 pub struct KeyClause {
     /// The column.
     pub column: String,
-    /// `DESC`
-    pub descending: bool,
+    /// `DESC`, `REVERSED`
+    pub order: PartOrder,
 }
 
 /// `FAMILY m (a, b) OPEN`

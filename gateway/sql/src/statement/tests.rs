@@ -69,13 +69,13 @@ fn a_table_with_families() {
             FAMILY m (t, n), FAMILY logs (log), FAMILY rest ())
          WITH (m.max_versions = 5, logs.max_age = '30 days', key_encoding = ordered, m.aggregate = SUM)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "readings", if_not_exists: false, columns: [ColumnClause { name: "device_type", kind: Text, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "At", kind: Timestamptz(None), not_null: true, default: None, protobuf: None, cells: None }, ColumnClause { name: "t", kind: Float8, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Text, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "log", kind: Varchar(Some(20)), not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "n", kind: Numeric { precision: 10, scale: 2 }, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Numeric { precision: 5, scale: 0 }, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "device_type", descending: false }, KeyClause { column: "At", descending: true }], checks: [], families: [FamilyClause { name: "m", columns: ["t", "n"], open: false }, FamilyClause { name: "logs", columns: ["log"], open: false }, FamilyClause { name: "rest", columns: [], open: false }], options: [OptionClause { family: Some("m"), name: "max_versions", value: "5" }, OptionClause { family: Some("logs"), name: "max_age", value: "30 days" }, OptionClause { family: None, name: "key_encoding", value: "ordered" }, OptionClause { family: Some("m"), name: "aggregate", value: "sum" }], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "readings", if_not_exists: false, columns: [ColumnClause { name: "device_type", kind: Text, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "At", kind: Timestamptz(None), not_null: true, default: None, protobuf: None, cells: None }, ColumnClause { name: "t", kind: Float8, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Text, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "log", kind: Varchar(Some(20)), not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "n", kind: Numeric { precision: 10, scale: 2 }, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Numeric { precision: 5, scale: 0 }, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "device_type", order: Ascending }, KeyClause { column: "At", order: Descending }], checks: [], families: [FamilyClause { name: "m", columns: ["t", "n"], open: false }, FamilyClause { name: "logs", columns: ["log"], open: false }, FamilyClause { name: "rest", columns: [], open: false }], options: [OptionClause { family: Some("m"), name: "max_versions", value: "5" }, OptionClause { family: Some("logs"), name: "max_age", value: "30 days" }, OptionClause { family: None, name: "key_encoding", value: "ordered" }, OptionClause { family: Some("m"), name: "aggregate", value: "sum" }], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
         "create table if not exists public.t (a int primary key, b bool null)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "public.t", if_not_exists: true, columns: [ColumnClause { name: "a", kind: Int4, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "b", kind: Bool, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "a", descending: false }], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "public.t", if_not_exists: true, columns: [ColumnClause { name: "a", kind: Int4, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "b", kind: Bool, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "a", order: Ascending }], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
 }
@@ -360,10 +360,10 @@ fn settings_and_transactions() {
         expect![[r#"
             Transaction(Begin { isolation: None, read_only: None, start: false })
             Transaction(Begin { isolation: Some(RepeatableRead), read_only: Some(true), start: true })
-            Transaction(Commit)
-            Transaction(Commit)
-            Transaction(Rollback)
-            Transaction(Rollback)
+            Transaction(Commit { chain: false })
+            Transaction(Commit { chain: false })
+            Transaction(Rollback { chain: false })
+            Transaction(Rollback { chain: false })
             Setting(SetTransaction { isolation: None, read_only: Some(false), session: false })
             Setting(SetTransaction { isolation: Some(ReadCommitted), read_only: None, session: true })"#]],
     );

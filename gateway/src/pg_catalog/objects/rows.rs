@@ -11,7 +11,7 @@ use crate::{
     pg_catalog::tables, system_relations::Relation,
 };
 use keyspan_catalog::{
-    Column, Sequence, Table,
+    Column, PartOrder, Sequence, Table,
     table::{Check, DefaultValue, Identity},
 };
 
@@ -67,13 +67,18 @@ pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
     check_oids(table).map(row).collect()
 }
 
-/// The positions of parts that descend as an option of the index: `pg_dump` writes it behind the primary key, which has
+/// The positions of parts that descend, and of those that are reversed, as options of the index: `pg_dump` writes it behind the primary key, which has
 /// no directions in PostgreSQL.
 fn index_options(table: &Table, statement: &StatementContext) -> Option<Vec<String>> {
-    let parts = key(table, statement).into_iter().zip(1_usize..);
-    let descending: Vec<String> =
-        parts.filter(|(part, _)| part.descending).map(|(_, position)| position.to_string()).collect();
-    (!descending.is_empty()).then(|| vec![format!("descending={}", descending.join(","))])
+    let parts = key(table, statement);
+    let positions = |(name, order): (&str, PartOrder)| {
+        let positions = parts.iter().zip(1_usize..).filter(|(part, _)| part.order == order);
+        let positions: Vec<String> = positions.map(|(_, position)| position.to_string()).collect();
+        (!positions.is_empty()).then(|| format!("{name}={}", positions.join(",")))
+    };
+    let orders = [("descending", PartOrder::Descending), ("reversed", PartOrder::Reversed)];
+    let options: Vec<String> = orders.into_iter().filter_map(positions).collect();
+    (!options.is_empty()).then_some(options)
 }
 
 pub(super) fn index_class(table: &Table, statement: &StatementContext) -> Row {
@@ -136,7 +141,7 @@ pub(super) fn index(table: &Table, statement: &StatementContext) -> Row {
         "indimmediate" => true, "indisvalid" => true, "indisready" => true, "indislive" => true, "indkey" => numbers,
         "indcollation" => each(|_| 0), "indclass" => each(|_| 0),
         // As PostgreSQL packs it: 1 for DESC, 2 for NULLS FIRST, which goes with it.
-        "indoption" => each(|part| if part.descending { 3 } else { 0 }),
+        "indoption" => each(|part| if part.order == PartOrder::Descending { 3 } else { 0 }),
     }
 }
 

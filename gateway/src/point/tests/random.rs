@@ -48,6 +48,7 @@ struct Column {
     name: String,
     kind: Kind,
     descending: bool,
+    reversed: bool,
 }
 
 struct Case {
@@ -58,7 +59,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(seed: u64) -> Self {
+    /// A case; of keys with reversed parts if `reversed`.
+    fn new(seed: u64, reversed: bool) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let ordered = random.random_bool(0.5);
         let mut kinds = KEY_KINDS.to_vec();
@@ -70,19 +72,36 @@ impl Case {
             let kind = *kinds.choose(&mut random).unwrap();
             let fixed = !matches!(kind.0, "text" | "varchar(2)");
             let descending = random.random_bool(0.4) && (ordered || fixed);
-            keys.push(Column { name: format!("k{at}"), kind, descending });
+            let reversible = matches!(kind.0, "text" | "varchar(2)" | "smallint" | "integer" | "bigint" | "int");
+            let reversed = reversed && !descending && reversible && random.random_bool(0.6);
+            keys.push(Column { name: format!("k{at}"), kind, descending, reversed });
         }
         kinds.extend(CELL_KINDS);
         let cell = |at| (format!("c{at}"), at);
         let cells: Vec<Column> = (0..random.random_range(1..=3))
             .map(cell)
-            .map(|(name, _)| Column { name, kind: *kinds.choose(&mut random).unwrap(), descending: false })
+            .map(|(name, _)| Column {
+                name,
+                kind: *kinds.choose(&mut random).unwrap(),
+                descending: false,
+                reversed: false,
+            })
             .collect();
         let columns = keys.iter().chain(&cells).map(|column| {
             let not_null = if column.name == "c1" { " NOT NULL" } else { "" };
             format!("{} {}{not_null}", column.name, column.kind.0)
         });
-        let parts = keys.iter().map(|key| format!("{}{}", key.name, if key.descending { " DESC" } else { "" }));
+        let parts = keys.iter().map(|key| {
+            format!(
+                "{}{}",
+                key.name,
+                match (key.descending, key.reversed) {
+                    (true, _) => " DESC",
+                    (_, true) => " REVERSED",
+                    _ => "",
+                }
+            )
+        });
         let encoding = if ordered { "ordered" } else { "delimited" };
         let salt = if random.random_bool(0.3) { ", salt = 3" } else { "" };
         let (columns, parts): (Vec<_>, Vec<_>) = (columns.collect(), parts.collect());
@@ -222,16 +241,23 @@ async fn world(table: &str, private: bool) -> (World, Session) {
 }
 
 /// Runs a case; how many statements went around the optimizer.
-async fn check(seed: u64) -> usize {
-    let mut case = Case::new(seed);
+async fn check(seed: u64, reversed: bool) -> usize {
+    let mut case = Case::new(seed, reversed);
     let private = case.random.random_bool(0.3);
     let (fast_world, mut fast) = world(&case.table, private).await;
     let (slow_world, mut slow) = world(&case.table, private).await;
     if !private && case.random.random_bool(0.3) {
         // The operator's table has one more key part.
         (fast, slow) = (fast_world.operator(), slow_world.operator());
-        case.keys
-            .insert(0, Column { name: "tenant".into(), kind: ("text", &["alto", "none", "a#"]), descending: false });
+        case.keys.insert(
+            0,
+            Column {
+                name: "tenant".into(),
+                kind: ("text", &["alto", "none", "a#"]),
+                descending: false,
+                reversed: false,
+            },
+        );
     }
     run(&mut slow, "SET keyspan.point = off").await;
     let mut compiled = 0;
@@ -260,22 +286,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_ways_lead_to_the_same(seed in any::<u64>()) {
+    fn both_ways_lead_to_the_same(seed in any::<u64>(), reversed in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.block_on(check(seed));
+        runtime.block_on(check(seed, reversed));
     }
 }
 
 #[tokio::test]
 async fn most_random_statements_go_around_the_optimizer() {
-    let compiled = check(1).await + check(2).await;
+    let compiled = check(1, false).await + check(2, false).await;
     assert!(compiled > STATEMENTS, "{compiled} of {}", 2 * STATEMENTS);
 }
 
 /// NULL beside a parameter, in a column of a type that Arrow has no name for.
 #[tokio::test]
 async fn a_uuid_given_and_null_in_one_insert() {
-    check(5_602_434_390_786_382_226).await;
+    check(5_602_434_390_786_382_226, false).await;
 }
 
 /// A scalar is what its type says: what the comparisons of this test rely on.

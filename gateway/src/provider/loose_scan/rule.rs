@@ -117,6 +117,8 @@ struct Part {
     is_constant: bool,
     /// Whether `min` and `max` follow the order of keys.
     is_ordered: bool,
+    /// Whether keys are in the order of its values.
+    follows: bool,
 }
 
 /// The key of a scan's rows.
@@ -138,11 +140,13 @@ impl Key {
         }
         let column = |part: usize| layout.parts.iter().find(|(index, _)| *index == part).map(|(_, column)| *column);
         let parts = layout.keys.columns().into_iter().enumerate().map(|(index, part)| Part {
-            name: part.name,
             column: column(index),
-            descending: part.descending,
+            descending: part.descends(),
+            name: part.name,
             is_constant: scan.description().constant_parts().any(|part| part == index),
-            is_ordered: column(index).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
+            is_ordered: layout.keys.is_ordered(index)
+                && column(index).is_some_and(|at| !layout.schema.field(at).data_type().is_floating()),
+            follows: layout.keys.is_ordered(index),
         });
         Some(Self { parts: parts.collect(), salt: layout.keys.salt })
     }
@@ -211,7 +215,7 @@ impl ProjectedKey<'_> {
             if is_fixed(part) {
                 continue;
             }
-            if within.next() != Some(part) {
+            if within.next() != Some(part) || !self.key.parts[part].follows {
                 return None;
             }
             let along = by.options.descending == self.key.parts[part].descending;

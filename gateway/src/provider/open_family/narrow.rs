@@ -422,7 +422,7 @@ fn members_of_restricted(unnest: &Unnest, restrictions: &[Restriction]) -> Optio
         // A map without these members would give a row, too.
         return None;
     }
-    let keys = Keys::of_columns(vec![PartColumn { name: KEY.into(), kind: SqlType::Text }]);
+    let keys = Keys::of_columns(vec![PartColumn { name: KEY.into(), kind: SqlType::Text, reversed: false }]);
     let mut all: Option<Vec<KeyBox>> = None;
     for one in restrictions.iter().filter(|one| keys_at.contains(&unnest.dependency_indices[one.column])) {
         let Some(set) = keys_of(&one.condition, false, &keys) else { continue };

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use datafusion::prelude::SessionContext;
 use expect_test::{Expect, expect};
 use keyspan_catalog::{
-    Encoding, KeyEncoding, KeyPart, SqlType, Table, Value, mapping,
+    Encoding, KeyEncoding, KeyPart, PartOrder, SqlType, Table, Value, mapping,
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::{
@@ -32,7 +32,7 @@ const ROWS: i64 = 6_000;
 const MINUTE: i64 = 60_000_000;
 
 fn metrics(change: impl FnOnce(&mut Table)) -> Arc<Table> {
-    let part = |name: &str, kind, descending| KeyPart { name: name.into(), kind, descending };
+    let part = |name: &str, kind, descending: bool| KeyPart { name: name.into(), kind, order: descending.into() };
     let key = vec![
         part("host", SqlType::Text, false),
         part("at", SqlType::Timestamptz(None), true),
@@ -438,7 +438,7 @@ fn tables(private: bool) -> Vec<Arc<Table>> {
     if !private {
         return vec![metrics(|_| {})];
     }
-    let key = vec![KeyPart { name: "n".into(), kind: SqlType::Int4, descending: false }];
+    let key = vec![KeyPart { name: "n".into(), kind: SqlType::Int4, order: PartOrder::Ascending }];
     let cells = [("cpu", SqlType::Text, "m"), ("note", SqlType::Int8, "logs"), ("price", SqlType::Bool, "m")];
     let mut other = Table::clone(&table("other", KeyEncoding::Ordered, key, &cells));
     let of_space = |space, table: &mut Table| {

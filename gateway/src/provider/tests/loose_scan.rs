@@ -71,7 +71,7 @@ impl Case {
         queries.push(format!("SELECT min({next}) AS a, {listed}{comma}max({next}) AS b {from}{by}"));
         queries.push(format!("SELECT {listed}{comma}max({next}), max(v) {from}{by}"));
         let direction = |descending: bool| if descending == self.along { "" } else { " DESC" };
-        let ordered = |part: &keyspan_catalog::KeyPart| format!("{}{}", part.name, direction(!part.descending));
+        let ordered = |part: &keyspan_catalog::KeyPart| format!("{}{}", part.name, direction(!part.descends()));
         let within: Vec<String> = parts[first..].iter().map(ordered).collect();
         let first_of = |column: &str| format!("first_value({column} ORDER BY {})", within.join(", "));
         let last_of = |column: &str| format!("last_value({column} ORDER BY {})", within.join(", "));

@@ -55,7 +55,7 @@ impl Case {
         let tenant = (self.operator == Some(false)).then(|| format!("tenant{}", direction(false)));
         // Parts that are compared with values may be in ORDER BY, or not.
         let from = if self.limit.is_multiple_of(2) { self.constants } else { 0 };
-        let behind = parts[from..].iter().map(|part| format!("{}{}", part.name, direction(part.descending)));
+        let behind = parts[from..].iter().map(|part| format!("{}{}", part.name, direction(part.descends())));
         let order = tenant.into_iter().chain(behind).collect::<Vec<_>>().join(", ");
         let (table, limit) = (&self.table.name, self.limit);
         let first = &parts[self.constants].name;

@@ -15,13 +15,13 @@ use datafusion::{
     prelude::SessionContext,
     scalar::ScalarValue,
 };
-use keyspan_catalog::{KeyEncoding, KeyPart, SqlType, Table, Value};
+use keyspan_catalog::{KeyEncoding, KeyPart, PartOrder, SqlType, Table, Value};
 use proptest::{prelude::*, sample::select};
 use std::sync::Arc;
 
 /// A few values, close to each other and to the special cases of the encodings.
 fn values(kind: SqlType) -> Vec<Value> {
-    let texts = ["", "a", "a#", "a$", "ab", "a b", "b", "\u{1}", "é", "\u{10ffff}"];
+    let texts = ["", "a", "a#", "a$", "ab", "a b", "b", "\u{1}", "é", "\u{10ffff}", "a.b", "ab.b", ".b", "a..b", "b."];
     match kind {
         SqlType::Bool => vec![Value::Bool(false), Value::Bool(true)],
         SqlType::Int2 => [-32_768, -1, 0, 1, 2, 32_767].map(Value::Int).to_vec(),
@@ -41,7 +41,7 @@ fn values(kind: SqlType) -> Vec<Value> {
     }
 }
 
-fn part() -> impl Strategy<Value = (SqlType, bool)> {
+fn part() -> impl Strategy<Value = (SqlType, PartOrder)> {
     let kinds = vec![
         SqlType::Bool,
         SqlType::Int2,
@@ -56,7 +56,8 @@ fn part() -> impl Strategy<Value = (SqlType, bool)> {
         SqlType::Timestamp(None),
         SqlType::Uuid,
     ];
-    (select(kinds), any::<bool>())
+    let orders = vec![PartOrder::Ascending, PartOrder::Ascending, PartOrder::Descending, PartOrder::Reversed];
+    (select(kinds), select(orders))
 }
 
 /// A table with keys of one to three parts that its encoding can have.
@@ -65,13 +66,19 @@ pub(super) fn schema() -> impl Strategy<Value = Arc<Table>> {
     let salts = select(vec![0, 0, 2, 3, 16]);
     (encodings, prop::collection::vec(part(), 1..4), salts).prop_map(|(encoding, parts, salt)| {
         let delimited = encoding == KeyEncoding::Delimited;
-        let fitted = parts.into_iter().enumerate().map(|(number, (kind, descending))| {
+        let fitted = parts.into_iter().enumerate().map(|(number, (kind, order))| {
             let kind = match kind {
                 SqlType::Float8 | SqlType::Numeric { .. } if delimited => SqlType::Int4,
                 kind => kind,
             };
-            let descending = descending && !(delimited && matches!(kind, SqlType::Text | SqlType::Bytea));
-            KeyPart { name: format!("p{number}"), kind, descending }
+            let stays = delimited && matches!(kind, SqlType::Text | SqlType::Bytea);
+            let reversible = matches!(kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Text);
+            let order = match order {
+                PartOrder::Descending if stays => PartOrder::Ascending,
+                PartOrder::Reversed if !reversible => PartOrder::Ascending,
+                order => order,
+            };
+            KeyPart { name: format!("p{number}"), kind, order }
         });
         let mut made = Table::clone(&table("random", encoding, fitted.collect(), &[("v", SqlType::Int8, "m")]));
         made.key.salt = salt;
@@ -137,13 +144,16 @@ fn atom(name: String, kind: SqlType) -> BoxedStrategy<Expr> {
         Some((left, right)) => compare(left, op, right),
         None => d.clone().is_null(),
     });
-    let patterns = ["a%", "%", "a", "a_%", "%b", "a\\%", "a$%", "b%"];
+    let patterns = [
+        "a%", "%", "a", "a_%", "%b", "a\\%", "a$%", "b%", "%.b", "%b.b", "%%.b", "a%.b", "_%.b", "%a_.b", "%a%.b",
+        "a.b", "%.",
+    ];
     let pattern = (select(patterns.to_vec()), any::<bool>()).prop_map(move |(pattern, negated)| match kind {
         SqlType::Text => like(column.clone(), pattern, negated),
         SqlType::Bool => column.clone(),
         _ => column.clone().is_not_null(),
     });
-    prop_oneof![5 => plain, 2 => list, 2 => between, 2 => wide, 1 => pattern].boxed()
+    prop_oneof![5 => plain, 2 => list, 2 => between, 2 => wide, 2 => pattern].boxed()
 }
 
 fn predicate(table: &Table) -> BoxedStrategy<Expr> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use datafusion::logical_expr::{Expr, col, lit};
 use expect_test::{Expect, expect};
 use keyspan_catalog::{
-    KeyEncoding, KeyPart, SqlType, Value,
+    KeyEncoding, KeyPart, PartOrder, SqlType, Value,
     table::{OnBadKey, OnBadValue},
 };
 use keyspan_storage::FamilyName;
@@ -315,7 +315,7 @@ async fn values_that_do_not_decode_follow_the_policy() {
 
 #[tokio::test]
 async fn batches_are_bounded() {
-    let key = vec![KeyPart { name: "id".into(), kind: SqlType::Int4, descending: false }];
+    let key = vec![KeyPart { name: "id".into(), kind: SqlType::Int4, order: PartOrder::Ascending }];
     let world = World::of(vec![table("many", KeyEncoding::Delimited, key, &[("v", SqlType::Int4, "m")])]).await;
     for id in 0..9_000 {
         world.insert("many", "aa", &[Value::Int(id), Value::Int(id)]).await;
@@ -334,7 +334,7 @@ async fn batches_are_bounded() {
 
 /// The plan of a filter over salted keys of two numbers, or one.
 fn pushdown_of(salt: u16, parts: usize, filter: Expr) -> Pushdown {
-    let part = |name: &&str| KeyPart { name: (*name).into(), kind: SqlType::Int4, descending: false };
+    let part = |name: &&str| KeyPart { name: (*name).into(), kind: SqlType::Int4, order: PartOrder::Ascending };
     let key = ["a", "b"][..parts].iter().map(part).collect();
     let table = with(&table("many", KeyEncoding::Delimited, key, &[]), |table| table.key.salt = salt);
     Pushdown::plan(&[filter], &Keys::of_table(&table, false))
