@@ -27,12 +27,14 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::{runtime::Runtime, task::JoinHandle};
 use tokio_postgres::{Client, Config};
 
 /// After the help of `keyspan bench fair`.
 pub(super) const FAIR_HELP: &str = "\
 Three tenants have as many rows in one table. The third reads rows by their keys with a prepared statement: alone, then beside eight
-connections of the first that aggregate its whole table and four that write row by row. Then the first and the second run aggregates
+connections of the first that aggregate its whole table and four that write row by row, by clients of a low priority, as if they were on
+machines of their own. Then the first and the second run aggregates
 together: as many connections each, then four times as many of the first. All of it runs on a server with the gate between tenants and
 on one without, as it was before there was one.
 
@@ -255,19 +257,57 @@ async fn timed_reads(options: &FairOptions, config: &Config) -> Result<(f64, f64
     Ok((percentile(&mut times, 50), percentile(&mut times, 99)))
 }
 
+/// How much nicer the threads of the neighbours' clients are than the reader's: they would be on machines of their own,
+/// and are not to take the cores of this one from it.
+#[cfg(target_os = "linux")]
+const CLIENTS_NICENESS: i32 = 10;
+
+/// The threads of the neighbours' clients; always there until it is dropped, which waits for nothing.
+struct ClientThreads(Option<Runtime>);
+
+impl ClientThreads {
+    fn start() -> Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.enable_all();
+        // A thread that keeps its priority makes the figures worse, not better.
+        #[cfg(target_os = "linux")]
+        builder.on_thread_start(|| {
+            let _ = rustix::process::setpriority_process(None, CLIENTS_NICENESS);
+        });
+        Ok(Self(Some(builder.build()?)))
+    }
+
+    fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<JoinHandle<T>> {
+        Ok(self.0.as_ref().context("the threads have ended")?.spawn(task))
+    }
+}
+
+impl Drop for ClientThreads {
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
 /// Connections of a tenant that scan and write until they are stopped.
 struct Noise {
+    threads: ClientThreads,
     began: Instant,
     stop: Arc<AtomicBool>,
     scans: Arc<AtomicU64>,
     writes: Arc<AtomicU64>,
-    tasks: Vec<tokio::task::JoinHandle<Result<()>>>,
+    tasks: Vec<JoinHandle<Result<()>>>,
 }
 
 impl Noise {
     async fn start(options: &FairOptions, config: &Config, (scans, writes): (usize, usize)) -> Result<Self> {
-        let clients = try_join_all((0..scans + writes).map(|_| connect(config))).await?;
+        let threads = ClientThreads::start()?;
+        let config = config.clone();
+        let connected = async move { try_join_all((0..scans + writes).map(|_| connect(&config))).await };
+        let clients = threads.spawn(connected)?.await??;
         let mut noise = Self {
+            threads,
             began: Instant::now(),
             stop: Arc::default(),
             scans: Arc::default(),
@@ -277,9 +317,9 @@ impl Noise {
         for (at, client) in clients.into_iter().enumerate() {
             let (stop, rows) = (Arc::clone(&noise.stop), options.rows);
             let task = if at < scans {
-                tokio::spawn(scan(client, stop, Arc::clone(&noise.scans), rows))
+                noise.threads.spawn(scan(client, stop, Arc::clone(&noise.scans), rows))?
             } else {
-                tokio::spawn(write(client, stop, Arc::clone(&noise.writes), at))
+                noise.threads.spawn(write(client, stop, Arc::clone(&noise.writes), at))?
             };
             noise.tasks.push(task);
         }
