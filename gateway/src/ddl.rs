@@ -14,6 +14,7 @@ mod database_copy;
 mod dry_run;
 mod erasure;
 mod foreign;
+mod import;
 mod membership;
 pub(crate) mod private;
 mod proto;
@@ -58,6 +59,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::Schema(said) => schema::tag(said),
         Definition::CreateServer(_) => "CREATE SERVER",
         Definition::DropServers(_) => "DROP SERVER",
+        Definition::ImportForeignSchema(_) => "IMPORT FOREIGN SCHEMA",
         Definition::Comment(_) => "COMMENT",
         Definition::CreateDatabase { .. } => "CREATE DATABASE",
         Definition::Rights(change) => rights::tag(change),
@@ -83,6 +85,7 @@ pub fn stands_alone(session: &Session, definition: &Definition) -> bool {
             | Definition::DropDatabase { .. }
             | Definition::CreateServer(_)
             | Definition::DropServers(_)
+            | Definition::ImportForeignSchema(_)
             | Definition::CreateRole(..)
             | Definition::AlterRole(..)
             | Definition::DropRoles { .. }
@@ -133,6 +136,12 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         audit::record(session, definition, made.as_ref().err());
         return made;
     }
+    // What is there is read before anything is made: that can be cancelled, too.
+    if let Definition::ImportForeignSchema(said) = definition {
+        let made = Box::pin(import::import(session, said)).await;
+        audit::record(session, definition, made.as_ref().err());
+        return made;
+    }
     // A definition must not be applied by half: a cancel request waits until it is complete.
     let made = shielded(Box::pin(make(session, definition))).await;
     audit::record(session, definition, made.as_ref().err());
@@ -164,6 +173,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::Schema(said) => schema::execute(session, said).await,
         Definition::CreateServer(create) => server::create(session, create).await,
         Definition::DropServers(drop) => server::drop(session, drop).await,
+        Definition::ImportForeignSchema(said) => import::import(session, said).await,
         Definition::Comment(said) => comment::comment(session, said).await,
         Definition::CreateTable(create) => table::create(session, create).await,
         Definition::AlterTable(alter) => table::alter(session, alter).await,

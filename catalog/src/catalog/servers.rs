@@ -108,14 +108,21 @@ impl Catalog {
         }
     }
 
+    /// The store of a server: its tables, whoever made them.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) by a program that connects to no servers.
+    pub fn remote_store(&self, server: &Server) -> Result<Arc<dyn Store>> {
+        let servers = self.servers.as_ref().ok_or_else(no_servers)?;
+        servers.routed.server(&server.route()).ok_or_else(no_servers)
+    }
+
     /// The families of a table on a server, the family of markers among them if it has that.
     ///
     /// # Errors
     /// The server's; [`NoTable`](ErrorKind::NoTable).
     pub async fn remote_schema(&self, server: &Server, table: &TableName) -> Result<TableSchema> {
-        let servers = self.servers.as_ref().ok_or_else(no_servers)?;
-        let store = servers.routed.server(&server.route()).ok_or_else(no_servers)?;
-        store.table(table).await.map_err(|error| match error.kind() {
+        self.remote_store(server)?.table(table).await.map_err(|error| match error.kind() {
             keyspan_storage::ErrorKind::NotFound => {
                 Error::new(ErrorKind::NoTable, format!("server \"{}\" has no table \"{table}\"", server.name))
             }

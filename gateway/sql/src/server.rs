@@ -1,7 +1,7 @@
-//! `CREATE SERVER`, `DROP SERVER`, `CREATE FOREIGN TABLE`.
+//! `CREATE SERVER`, `DROP SERVER`, `CREATE FOREIGN TABLE`, `IMPORT FOREIGN SCHEMA`.
 
 use crate::{
-    ast::definition::{CreateServer, CreateTable, Definition, DropServers},
+    ast::definition::{CreateServer, CreateTable, Definition, DropServers, ImportForeignSchema, ImportedTables},
     definition::{is_cascade, parse_elements},
     tokens::TokenReader,
 };
@@ -30,7 +30,7 @@ pub(crate) fn parse_create_foreign_table(tokens: &mut TokenReader<'_>) -> Result
     let if_not_exists = tokens.words("if not exists");
     let mut table = CreateTable { name: tokens.table_name()?, if_not_exists, ..CreateTable::default() };
     parse_elements(tokens, &mut table)?;
-    if let Some(family) = table.families.first() {
+    if let Some(family) = table.families.iter().find(|family| !family.open) {
         let message = format!("FAMILY {} of a foreign table", family.name);
         return Err(SqlError::unsupported(message).with_hint("A column names its family in its OPTIONS."));
     }
@@ -49,6 +49,25 @@ pub(crate) fn parse_drop_server(tokens: &mut TokenReader<'_>) -> Result<Definiti
         return Err(SqlError::unsupported("DROP SERVER … CASCADE").with_hint("Drop its tables first."));
     }
     Ok(Definition::DropServers(DropServers { names, if_exists }))
+}
+
+/// Parses `IMPORT FOREIGN SCHEMA …`.
+pub(crate) fn parse_import(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    tokens.expect_words("import foreign schema")?;
+    let schema = tokens.name()?;
+    let tables = if tokens.words("limit to") {
+        ImportedTables::LimitTo(tokens.parenthesised(TokenReader::name)?)
+    } else if tokens.words("except") {
+        ImportedTables::Except(tokens.parenthesised(TokenReader::name)?)
+    } else {
+        ImportedTables::All
+    };
+    tokens.expect_words("from server")?;
+    let server = tokens.name()?;
+    tokens.expect_words("into")?;
+    let into = tokens.name()?;
+    let options = parse_foreign_options(tokens)?;
+    Ok(Definition::ImportForeignSchema(ImportForeignSchema { schema, tables, server, into, options }))
 }
 
 /// `OPTIONS (name 'value', …)`, if it comes next.

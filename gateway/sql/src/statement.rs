@@ -73,6 +73,7 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "explain" => explain::parse_explain(tokens, parse_one)?,
         "copy" => copy::parse_copy(tokens)?,
         "create" | "alter" | "drop" => parse_definition(tokens)?,
+        "import" => server::parse_import(tokens)?.into(),
         "grant" | "revoke" => grant::parse_grant(tokens)?,
         "reassign" => grant::parse_reassign(tokens)?,
         "set" | "reset" | "show" | "discard" => settings::parse_setting(tokens)?,

@@ -41,6 +41,7 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::CreateProto(create) => one(event, &create.name),
         Definition::CreateServer(create) => one(event, &create.name),
         Definition::DropServers(drop) => event.names("objects", drop.names.iter().cloned()),
+        Definition::ImportForeignSchema(said) => one(event, &said.server),
         Definition::AlterView(alter) => one(event, &alter.name),
         Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(drop) => {
             event.names("objects", drop.names.iter().map(ToString::to_string))

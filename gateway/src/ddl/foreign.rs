@@ -11,6 +11,9 @@ use crate::{
 use keyspan_catalog::{Error, ErrorKind, Found, FoundDefinition, RemoteDefinition, Server, Snapshot, Table, TenantId};
 use keyspan_storage::TableName;
 
+/// The end of the name of an open family's encoding.
+pub(super) const FAMILY_ENCODING: &str = ".encoding";
+
 /// Options that are those of any table.
 const TABLE_OPTIONS: [&str; 3] = ["key_encoding", "on_bad_key", "on_bad_value"];
 
@@ -45,11 +48,11 @@ pub(super) async fn found(session: &Session, create: &CreateTable) -> Result<Opt
                         .with_hint("key_encoding 'delimited' has parts with \"#\" between them."));
                 }
             }
-            option if TABLE_OPTIONS.contains(&option) => {}
+            option if is_table_option(option) => {}
             _ => {
                 return Err(SqlError::new(SqlState::FDW_INVALID_OPTION_NAME, format!("invalid option \"{option}\""))
                     .with_hint(
-                        "There are table, key_encoding, escape, on_bad_key, on_bad_value, writable and on_drop.",
+                        "There are table, key_encoding, escape, on_bad_key, on_bad_value, writable and on_drop, and \"f.encoding\" of an open family f.",
                     ));
             }
         }
@@ -111,9 +114,13 @@ pub(super) fn refuse(create: &CreateTable, tenant: Option<&TenantId>) -> keyspan
 pub(super) fn table_options(create: &CreateTable) -> impl Iterator<Item = (String, String)> {
     let options = create.found.iter().flatten();
     let plain = options.clone().any(|(name, value)| name == "escape" && value.eq_ignore_ascii_case("none"));
-    let own =
-        options.filter(move |(name, _)| TABLE_OPTIONS.contains(&name.as_str()) && !(plain && name == "key_encoding"));
+    let own = options.filter(move |(name, _)| is_table_option(name) && !(plain && name == "key_encoding"));
     own.cloned().chain(plain.then(|| ("key_encoding".to_owned(), "plain".to_owned())))
+}
+
+/// Whether an option is one that `CREATE TABLE` has, too.
+fn is_table_option(name: &str) -> bool {
+    TABLE_OPTIONS.contains(&name) || name.ends_with(FAMILY_ENCODING)
 }
 
 fn boolean(option: &str, value: &str) -> Result<bool> {

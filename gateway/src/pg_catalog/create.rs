@@ -36,7 +36,10 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
     if let Some((server, found)) = found_on(table, statement) {
         let columns = table.columns.iter().filter(|column| !matches!(column.place, ColumnPlace::Open { .. }));
         let columns = columns.map(|column| foreign_column(table, column, statement));
-        let lines = columns.chain(key_clause(table)).chain(check_clauses(table)).collect::<Vec<_>>().join(",\n    ");
+        let open = table.families.iter().filter(|family| table.open_column(family.name.as_str()).is_some());
+        let open = open.map(|family| format!("FAMILY {} OPEN", quote_ident(family.name.as_str())));
+        let lines = columns.chain(key_clause(table)).chain(check_clauses(table)).chain(open);
+        let lines = lines.collect::<Vec<_>>().join(",\n    ");
         return format!(
             "CREATE FOREIGN TABLE {} (\n    {lines}\n) {server} OPTIONS ({found})",
             quote_ident(&table.name)
@@ -63,11 +66,19 @@ fn found_on(table: &Table, statement: &StatementContext) -> Option<(String, Stri
     let remote = table.remote.as_ref().filter(|_| statement.operator)?;
     let (found, server) = (remote.found?, statement.snapshot.server_of(table)?);
     let mut options = vec![("table".to_owned(), remote.name.to_string())];
-    options.extend(table.options().into_iter().filter(|(name, _)| !name.contains('.')));
+    // Of families only the encodings of open ones: each column has its own.
+    let is_shown = |name: &str| match name.rsplit_once('.') {
+        Some((family, option)) => option == "encoding" && table.open_column(family).is_some(),
+        None => true,
+    };
+    options.extend(table.options().into_iter().filter(|(name, _)| is_shown(name)));
     options.extend(found.writable.then(|| ("writable".to_owned(), "true".to_owned())));
     options.extend(found.on_drop_delete.then(|| ("on_drop".to_owned(), "delete".to_owned())));
-    let options: Vec<String> =
-        options.into_iter().map(|(name, value)| format!("{name} '{}'", value.replace('\'', "''"))).collect();
+    let option = |(name, value): (String, String)| {
+        let name = if name.contains('.') { quote_ident(&name) } else { name };
+        format!("{name} '{}'", value.replace('\'', "''"))
+    };
+    let options: Vec<String> = options.into_iter().map(option).collect();
     Some((format!("SERVER {}", quote_ident(&server.name)), options.join(", ")))
 }
 

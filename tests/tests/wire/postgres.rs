@@ -254,6 +254,7 @@ files! { "tests/slt/postgres":
     questions
     quoted_operands
     regexps
+    records_of_json
     relational
     schemas
     second_digits

@@ -6,7 +6,9 @@ use super::{
 };
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use expect_test::expect;
 use futures::SinkExt;
+use keyspan_storage::{Family, FamilyName, Mutation, RowKey, Store, StoreExt, SystemClock, TableName, TableSchema};
 use rustix::process::Signal;
 use std::{
     path::Path,
@@ -255,6 +257,113 @@ async fn two_gateways_lose_no_addition() -> Result<()> {
         ["1"],
         "it is not the other's"
     );
+    Ok(())
+}
+
+/// Tables that others made in an instance: readings of hosts with binary numbers and documents, and friends by
+/// qualifier.
+async fn others(instance: &str) -> Result<()> {
+    let host = std::env::var("BIGTABLE_EMULATOR_HOST").context("BIGTABLE_EMULATOR_HOST: run .ci/bigtable")?;
+    let settings = keyspan_bigtable::Settings::emulator(&host, "secret", instance);
+    let store = keyspan_bigtable::BigtableStore::new(settings, Box::new(SystemClock))?;
+    let family = |name: &str| FamilyName::new(name);
+    for (table, families) in [("metrics", &["m", "meta", "none"][..]), ("people", &["friends"]), ("other", &["f"])] {
+        let families = families.iter().map(|name| Ok((family(name)?, Family::default()))).collect::<Result<_>>()?;
+        store.create_table(&TableName::new(table)?, TableSchema { families, ..TableSchema::default() }).await?;
+    }
+    let set = |of: &str, qualifier: &str, value: &[u8]| {
+        anyhow::Ok(Mutation::SetCell {
+            family: family(of)?,
+            qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
+            timestamp: None,
+            value: Bytes::copy_from_slice(value),
+        })
+    };
+    for n in 0..250_u8 {
+        let (tenant, host) = (["alto", "bari"][usize::from(n % 5 / 4)], n % 7);
+        let cells = vec![
+            set("m", "cpu", &(f64::from(n) / 4.0).to_be_bytes())?,
+            set("m", "requests", &i64::from(n).to_be_bytes())?,
+            set("m", "load", format!("{n}.50").as_bytes())?,
+            set("meta", "tags", format!("{{\"n\": {n}}}").as_bytes())?,
+            set("meta", "key_1", b"a note")?,
+        ];
+        let key = RowKey::new(format!("{tenant}#host-{host}#{n:03}"))?;
+        store.mutate_row(&TableName::new("metrics")?, key, cells).await?;
+        let friend = vec![set("friends", &format!("friend {n}"), b"since")?];
+        store.mutate_row(&TableName::new("people")?, RowKey::new("alto#Jose")?, friend).await?;
+    }
+    store.close().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_made_is_found() -> Result<()> {
+    let instance = instance();
+    others(&instance).await?;
+    let world = World::start_at(
+        &instance,
+        "IMPORT FOREIGN SCHEMA bigtable LIMIT TO (metrics, people) FROM SERVER bt INTO public",
+    )
+    .await?;
+    let operator = world.operator().await?;
+    let made = rows(&operator, "SHOW CREATE TABLE metrics").await?.join("\n");
+    expect![[r#"
+        metrics|CREATE FOREIGN TABLE metrics (
+            key_1 text,
+            key_2 text,
+            cpu double precision OPTIONS (family 'm', qualifier 'cpu', encoding 'binary'),
+            load numeric OPTIONS (family 'm', qualifier 'load', encoding 'text'),
+            requests bigint OPTIONS (family 'm', qualifier 'requests', encoding 'binary'),
+            key_1_2 text OPTIONS (family 'meta', qualifier 'key_1', encoding 'text'),
+            tags jsonb OPTIONS (family 'meta', qualifier 'tags', encoding 'text'),
+            PRIMARY KEY (key_1, key_2)
+        ) SERVER bt OPTIONS (table 'metrics', key_encoding 'plain')"#]]
+    .assert_eq(&made);
+    expect![[r#"
+        people|CREATE FOREIGN TABLE people (
+            key text,
+            PRIMARY KEY (key),
+            FAMILY friends OPEN
+        ) SERVER bt OPTIONS (table 'people', key_encoding 'plain', "friends.encoding" 'text')"#]]
+    .assert_eq(&rows(&operator, "SHOW CREATE TABLE people").await?.join("\n"));
+    let alto = world.tenant("alto").await?;
+    assert_eq!(
+        both(&alto, "SELECT * FROM metrics WHERE key_1 = 'host-3' ORDER BY key_2 LIMIT 2").await?,
+        ["host-3|003|0.75|3.50|3|a note|{\"n\": 3}", "host-3|010|2.5|10.50|10|a note|{\"n\": 10}"]
+    );
+    assert_eq!(both(&alto, "SELECT count(*), sum(requests), sum(load) FROM metrics").await?, ["200|24800|24900.00"]);
+    assert_eq!(both(&alto, "SELECT friends->>'friend 7' FROM people").await?, ["since"]);
+    assert_eq!(both(&alto, "SELECT count(*) FROM people, jsonb_each_text(friends)").await?, ["250"]);
+    alto.batch_execute(
+        "CREATE TABLE hosts (host text PRIMARY KEY, place text); INSERT INTO hosts VALUES ('host-3', 'Ulm')",
+    )
+    .await?;
+    let joined = "SELECT place, max(cpu) FROM metrics JOIN hosts ON host = key_1 GROUP BY place";
+    assert_eq!(both(&alto, joined).await?, ["Ulm|61.25"]);
+    assert!(error(&alto, "DELETE FROM metrics").await.starts_with("0A000"), "it is only read");
+
+    // What was made can be made again, and is the same.
+    operator
+        .batch_execute(&format!("DROP FOREIGN TABLE metrics; {}", made.split_once('|').context("a name")?.1))
+        .await?;
+    assert_eq!(rows(&operator, "SHOW CREATE TABLE metrics").await?.join("\n"), made);
+    let import = |what: &str| format!("IMPORT FOREIGN SCHEMA {what}");
+    for (what, refused) in [
+        ("bigtable FROM SERVER none INTO public", "42704 server \"none\" does not exist"),
+        ("public FROM SERVER bt INTO public", "3F000 schema \"public\" does not exist"),
+        ("bigtable FROM SERVER bt INTO mine", "3F000 schema \"mine\" does not exist"),
+        ("bigtable LIMIT TO (nothing) FROM SERVER bt INTO public", "42P01 server \"bt\" has no table \"nothing\""),
+        ("bigtable FROM SERVER bt INTO public", "42P07 relation \"metrics\" already exists"),
+        ("bigtable FROM SERVER bt INTO public OPTIONS (escape 'dollar')", "HV00D invalid option \"escape\""),
+    ] {
+        assert_eq!(error(&operator, &import(what)).await, refused, "{what}");
+    }
+    assert!(error(&alto, &import("bigtable FROM SERVER bt INTO public")).await.starts_with("42501"));
+    let rest = "bigtable EXCEPT (metrics, people) FROM SERVER bt INTO public OPTIONS (writable 'true')";
+    operator.batch_execute(&import(rest)).await?;
+    let tables = "SELECT relname FROM pg_class WHERE relkind = 'f' ORDER BY 1";
+    assert_eq!(rows(&operator, tables).await?, ["metrics", "other", "people"]);
     Ok(())
 }
 

@@ -44,6 +44,8 @@ pub enum Definition {
     CreateServer(CreateServer),
     /// `DROP SERVER`
     DropServers(DropServers),
+    /// `IMPORT FOREIGN SCHEMA`
+    ImportForeignSchema(ImportForeignSchema),
     /// `COMMENT ON`
     Comment(Comment),
     /// `CREATE DATABASE`, which creates a tenant
@@ -118,6 +120,32 @@ pub struct CreateServer {
     pub wrapper: String,
     /// `OPTIONS`
     pub options: Vec<(String, String)>,
+}
+
+/// `IMPORT FOREIGN SCHEMA`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportForeignSchema {
+    /// The schema there.
+    pub schema: String,
+    /// The tables.
+    pub tables: ImportedTables,
+    /// The server.
+    pub server: String,
+    /// The schema here.
+    pub into: String,
+    /// `OPTIONS`, which each of the tables gets.
+    pub options: Vec<(String, String)>,
+}
+
+/// Which tables are imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportedTables {
+    /// All.
+    All,
+    /// `LIMIT TO (…)`
+    LimitTo(Vec<String>),
+    /// `EXCEPT (…)`
+    Except(Vec<String>),
 }
 
 /// `DROP SERVER`
