@@ -19,6 +19,7 @@ mod hypothetical;
 pub mod missing_from;
 pub mod natural_join;
 pub mod order_by;
+mod overlaps;
 mod records;
 mod recursion;
 mod referenced_names;

@@ -259,6 +259,7 @@ files! { "tests/slt/postgres":
     schemas
     second_digits
     sessions_in_zones
+    spans
     statistics
     strings
     subscripts

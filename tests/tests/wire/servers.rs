@@ -322,8 +322,8 @@ async fn what_others_made_is_found() -> Result<()> {
     .assert_eq(&made);
     expect![[r#"
         people|CREATE FOREIGN TABLE people (
-            key text,
-            PRIMARY KEY (key),
+            row_key text,
+            PRIMARY KEY (row_key),
             FAMILY friends OPEN
         ) SERVER bt OPTIONS (table 'people', key_encoding 'plain', "friends.encoding" 'text')"#]]
     .assert_eq(&rows(&operator, "SHOW CREATE TABLE people").await?.join("\n"));

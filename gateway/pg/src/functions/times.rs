@@ -452,7 +452,36 @@ fn extract<const SCALE: i8>(fields: &[FieldRef]) -> Result<FieldRef> {
     nullable(DataType::Decimal128(20 + SCALE.unsigned_abs(), if whole { 0 } else { SCALE }))
 }
 
+/// What a field of an infinite date or timestamp is; `None` of a finite one, and for a field that it does not have.
+enum Endless {
+    /// A field that comes again, as the month.
+    Null,
+    /// One that only grows, as the year.
+    Infinite(f64),
+}
+
+fn endless(call: &Call) -> Option<Endless> {
+    let positive = match &call.values[1] {
+        ScalarValue::Date32(Some(i32::MAX)) | ScalarValue::TimestampMicrosecond(Some(i64::MAX), _) => true,
+        ScalarValue::Date32(Some(i32::MIN)) | ScalarValue::TimestampMicrosecond(Some(i64::MIN), _) => false,
+        _ => return None,
+    };
+    let name = super::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
+    let of_day = matches!(call.values[1], ScalarValue::Date32(_));
+    match name.as_str() {
+        "year" | "years" | "y" | "decade" | "decades" | "century" | "centuries" | "millennium" | "millennia"
+        | "isoyear" | "julian" | "epoch" => {
+            Some(Endless::Infinite(if positive { f64::INFINITY } else { f64::NEG_INFINITY }))
+        }
+        name if of_day && (clock_field(name, 0).is_some() || name.starts_with("timezone")) => None,
+        name => moment_field(name, 0, true, 0).map(|_| Endless::Null),
+    }
+}
+
 fn extracted(call: &Call) -> Result<ScalarValue> {
+    if let Some(Endless::Null) = endless(call) {
+        return ScalarValue::try_from(call.returns.data_type());
+    }
     let (number, places) = field(call)?;
     let DataType::Decimal128(precision, scale) = call.returns.data_type() else {
         return ScalarValue::try_from(call.returns.data_type());
@@ -467,6 +496,11 @@ fn fields() -> [RowFunction; 4] {
         strict("pg_extract_3", 2..=2, extract::<3>, extracted),
         strict("pg_extract_6", 2..=2, extract::<6>, extracted),
         strict("date_part", 2..=2, returns_float, |call| {
+            match endless(call) {
+                Some(Endless::Null) => return Ok(ScalarValue::Float64(None)),
+                Some(Endless::Infinite(value)) => return Ok(ScalarValue::Float64(Some(value))),
+                None => {}
+            }
             let (number, places) = field(call)?;
             Ok(ScalarValue::Float64(Some(number as f64 / 10_f64.powi(i32::try_from(places).unwrap_or(0)))))
         }),

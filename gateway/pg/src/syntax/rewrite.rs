@@ -8,8 +8,8 @@
 
 use super::{
     build::call,
-    calls, column_names, counted_rows, counted_sets, documents, order_by, records, recursion, referenced_names,
-    row_comparison, row_in_query, samples, set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, documents, order_by, overlaps, records, recursion,
+    referenced_names, row_comparison, row_in_query, samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
 };
 use crate::{
@@ -76,6 +76,7 @@ pub static EXPAND: Walk = Walk {
     exprs_down: &[
         // Before `calls`, which has the form of comparisons with a subquery.
         Rule::new("row_comparison", |expr| replace(expr, row_comparison::rewritten)),
+        Rule::new("overlaps", |expr| replace(expr, overlaps::rewritten)),
         Rule::new("row_in_query", |expr| replace(expr, row_in_query::rewritten)),
         Rule::new("rows that are NULL", |expr| replace(expr, |expr| Ok(records::tested(expr)))),
         Rule::new("calls", |expr| replace(expr, calls::rewritten)),

@@ -54,7 +54,8 @@ fn trims_blanks(tokens: &[TokenWithSpan], next: &Token) -> bool {
                 && ["both", "leading", "trailing"].iter().any(|word| is_word(Some(&side.token), word)))
 }
 
-/// `'1 day'::interval PRECEDING` as `INTERVAL '1 day' PRECEDING`.
+/// `'1 day'::interval PRECEDING` as `INTERVAL '1 day' PRECEDING`, and `2::bigint PRECEDING` as `2 PRECEDING`: offsets of
+/// frames are literals for the planner.
 fn interval_of_frame(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     if ["preceding", "following"].iter().any(|word| is_word(Some(next), word))
         && let [.., text, cast, name] = tokens.as_mut_slice()
@@ -64,6 +65,14 @@ fn interval_of_frame(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     {
         std::mem::swap(text, name);
         tokens.remove(tokens.len() - 2);
+    }
+    if ["preceding", "following"].iter().any(|word| is_word(Some(next), word))
+        && let [.., number, cast, name] = tokens.as_slice()
+        && matches!(number.token, Token::Number(..))
+        && cast.token == Token::DoubleColon
+        && NUMBERS.iter().any(|kind| is_word(Some(&name.token), kind))
+    {
+        tokens.truncate(tokens.len() - 2);
     }
 }
 
@@ -78,6 +87,9 @@ fn without_exclude_no_others(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
         tokens.truncate(tokens.len() - 3);
     }
 }
+
+/// Types of numbers that a literal has without a cast as well, as an offset.
+const NUMBERS: [&str; 8] = ["int2", "int4", "int8", "smallint", "integer", "int", "bigint", "numeric"];
 
 /// Functions with a call syntax of their own in SQL, which sqlparser knows without a schema only.
 const FORMS: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "floor", "ceil"];

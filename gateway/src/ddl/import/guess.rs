@@ -130,7 +130,7 @@ fn parts<'a>(rests: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = Stri
         [count] if (2..=PARTS_MAX).contains(count) => *count,
         _ => 1,
     };
-    (1..=count).map(move |part| if count == 1 { "key".to_owned() } else { format!("key_{part}") })
+    (1..=count).map(move |part| if count == 1 { "row_key".to_owned() } else { format!("key_{part}") })
 }
 
 /// A qualifier that can be a column's name.
@@ -243,9 +243,9 @@ mod tests {
     fn keys_have_parts_where_all_have_as_many() {
         let key = |keys: &[&str]| guess(&sample(keys, &[])).key.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(key(&["alto#phone#1", "bari#tv#2"]), ["key_1", "key_2"]);
-        assert_eq!(key(&["alto#phone#1", "bari#tv"]), ["key"]);
-        assert_eq!(key(&["alto#phone"]), ["key"]);
-        assert_eq!(key(&[]), ["key"]);
+        assert_eq!(key(&["alto#phone#1", "bari#tv"]), ["row_key"]);
+        assert_eq!(key(&["alto#phone"]), ["row_key"]);
+        assert_eq!(key(&[]), ["row_key"]);
         assert_eq!(guess(&sample(&["user1", "alto#x"], &[])).of_no_tenant, 1);
     }
 
@@ -253,10 +253,10 @@ mod tests {
     fn names_are_taken_once() {
         let found = guess(&sample(
             &["a#b"],
-            &[("f", b"key", b"1"), ("f", b"tenant", b"x"), ("g", b"key", b"2"), ("g", b"\xff", b"")],
+            &[("f", b"row_key", b"1"), ("f", b"tenant", b"x"), ("g", b"row_key", b"2"), ("g", b"\xff", b"")],
         ));
         let names: Vec<(&str, &str)> = found.columns.iter().map(|c| (c.name.as_str(), c.qualifier.as_str())).collect();
-        assert_eq!(names, [("key_2", "key"), ("tenant_2", "tenant"), ("key_3", "key")]);
+        assert_eq!(names, [("row_key_2", "row_key"), ("tenant_2", "tenant"), ("row_key_3", "row_key")]);
         assert_eq!(found.unnamed, 1);
     }
 
