@@ -3,8 +3,8 @@
 use super::*;
 use crate::rights::{AclItem, DATABASE_OWNER, ListChange, ListOf, ObjectKind, Privileges};
 use crate::{
-    ColumnDefinition, PrivateEdit, Quotas, Role, SqlType, TableDefinition, TableId, Tenant, TenantId, TenantState,
-    TenantStore, snapshot::FIRST_OID, tenant_store::Writes,
+    ColumnDefinition, PartOrder, PrivateEdit, Quotas, Role, SqlType, TableDefinition, TableId, Tenant, TenantId,
+    TenantState, TenantStore, snapshot::FIRST_OID, tenant_store::Writes,
 };
 use keyspan_storage::{
     FamilyName, GcRule, Mutation, RowKey, RowMutation,
@@ -118,6 +118,33 @@ async fn what_was_committed_is_there_after_a_restart() {
     assert_eq!(again.snapshot().drops.len(), 1);
     assert_eq!(again.snapshot().next_oid, FIRST_OID + 6);
     assert_eq!(physical(&store).await, ["catalog", "private", "t-16386"]);
+}
+
+/// A program that knows no reversed parts would look for rows where none are: it refuses the format.
+#[tokio::test]
+async fn reversed_keys_are_of_a_later_format() {
+    let store = store();
+    let catalog = Catalog::open(store.clone()).await.unwrap();
+    let stored = || async {
+        let row = store.read_row(&rows::catalog_table(), &rows::version_key(), None).await.unwrap().unwrap();
+        String::from_utf8_lossy(&row.newest("c", b"").unwrap().value).into_owned()
+    };
+    catalog.commit(new_table("plain")).await.unwrap();
+    assert!(stored().await.starts_with(r#"{"format":1,"#));
+    let reversed = |snapshot: &Snapshot| {
+        let primary_key = vec![("id".into(), PartOrder::Reversed)];
+        let definition = TableDefinition { name: "reversed".into(), primary_key, ..text_table() };
+        Ok(Edit::CreateTable(Table::define(TableId(snapshot.next_oid), &definition)?))
+    };
+    catalog.commit(reversed).await.unwrap();
+    assert!(stored().await.starts_with(r#"{"format":2,"#));
+    let again = Catalog::open(store.clone()).await.unwrap();
+    assert_eq!(again.snapshot(), catalog.snapshot());
+    assert!(again.snapshot().table("reversed").unwrap().key.parts[0].is_reversed());
+    // Its rows stay in the history, and in files.
+    let id = again.snapshot().table("reversed").unwrap().id;
+    again.commit(|_| Ok(Edit::DropTable(id))).await.unwrap();
+    assert!(stored().await.starts_with(r#"{"format":2,"#));
 }
 
 #[tokio::test]
