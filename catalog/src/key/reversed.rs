@@ -48,7 +48,7 @@ pub fn suffix_prefix(suffix: &str) -> Option<(String, bool)> {
 /// The value as the encodings of bytes take it: a text's labels, or the bits of a number.
 pub(super) fn turned(value: &Value, kind: SqlType) -> Cow<'_, Value> {
     match value {
-        Value::Text(domain) => Cow::Owned(Value::Text(reversed_labels(domain).into())),
+        Value::Text(domain) => Cow::Owned(Value::Text(reversed_labels(domain))),
         Value::Int(n) => Cow::Owned(Value::Int(turned_bits(*n, kind))),
         other => Cow::Borrowed(other),
     }

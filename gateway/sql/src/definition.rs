@@ -286,9 +286,10 @@ fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
 
 fn parse_key_part(tokens: &mut TokenReader<'_>) -> Result<KeyClause> {
     let column = tokens.name()?;
-    let reversed = tokens.words("reversed");
+    let reversed_first = tokens.words("reversed");
     let descending = !tokens.words("asc") && tokens.words("desc");
-    if reversed && descending || descending && tokens.words("reversed") {
+    let reversed = reversed_first || tokens.words("reversed");
+    if descending && reversed {
         return Err(both_orders(&column));
     }
     let order = if reversed { PartOrder::Reversed } else { descending.into() };

@@ -133,7 +133,7 @@ impl Keys {
     /// The value of a part in SQL for the one that it is here, and the other way around.
     pub(super) fn shown(&self, part: usize, value: Value) -> Value {
         match (value, self.columns.get(part)) {
-            (Value::Text(text), Some(PartColumn { reversed: true, .. })) => Value::Text(reversed_labels(&text).into()),
+            (Value::Text(text), Some(PartColumn { reversed: true, .. })) => Value::Text(reversed_labels(&text)),
             (value, _) => value,
         }
     }
