@@ -287,6 +287,7 @@ impl Session {
     pub fn settings(&self) -> BTreeMap<String, String> {
         let mut all = self.settings.all();
         all.insert("transaction_isolation".into(), self.isolation().name().into());
+        all.insert("transaction_read_only".into(), if self.is_read_only() { "on" } else { "off" }.into());
         all
     }
 

@@ -253,8 +253,8 @@ files! { "tests/slt/postgres":
     qualifiers
     questions
     quoted_operands
-    regexps
     records_of_json
+    regexps
     relational
     schemas
     second_digits
