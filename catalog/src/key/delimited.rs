@@ -13,7 +13,7 @@
 //! uuid        01234567-89ab-cdef-0123-456789abcdef
 //! ```
 //!
-//! Reversed: [`reversed`](super::reversed). Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits
+//! Reversed: [`reversed`]. Descending: each digit d is 9 − d, each digit of a uuid 15 − d; the sign of a negative integer is `~` and its digits
 //! are those of the magnitude; infinity is `+infinity`, -infinity is `~infinity`. Texts do not descend: they have no
 //! fixed width.
 //!
