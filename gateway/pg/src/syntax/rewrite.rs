@@ -402,6 +402,7 @@ mod tests {
                 select: row_in_query
                 relation: samples
                 expr down: row_comparison
+                expr down: overlaps
                 expr down: row_in_query
                 expr down: rows that are NULL
                 expr down: calls"#]],
