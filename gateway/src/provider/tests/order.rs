@@ -90,11 +90,11 @@ proptest! {
             for sql in case.queries() {
                 let explained = plan(&ordered, &sql, false).await;
                 prop_assert_eq!(rows(&ordered, &sql).await, rows(&sorted, &sql).await, "{}\n{}", sql, explained);
-                // Of salted keys several tenants have no order together, reversed parts have none of their values, and DataFusion tells no scan below a filter
-                // what is sorted above it.
-                if !explained.contains("FilterExec") {
-                    let reversed = case.table.key.parts[case.constants..].iter().any(KeyPart::is_reversed);
-                    let sorts = reversed || case.table.key.salt > 0 && case.operator == Some(false);
+                // Of salted keys several tenants have no order together, reversed parts have none of their values, and
+                // DataFusion tells no scan below a filter what is sorted above it.
+                let reversed = case.table.key.parts[case.constants..].iter().any(KeyPart::is_reversed);
+                if !reversed && !explained.contains("FilterExec") {
+                    let sorts = case.table.key.salt > 0 && case.operator == Some(false);
                     prop_assert_eq!(explained.contains("SortExec"), sorts, "{}\n{}", sql, explained);
                 }
             }
