@@ -284,6 +284,9 @@ impl Private {
             PrivateEdit::CreateView(view) => {
                 self.check_name(view.schema, &view.name, &is_taken)?;
                 self.check_room(1, std::iter::once(view.sql.len()))?;
+                if view.space().is_some_and(|space| space != view.id) {
+                    return Err(no_space(view.kind(), &view.name));
+                }
                 if !self.spare.remove(&view.id) {
                     take_oid(view.id)?;
                 }
@@ -291,9 +294,11 @@ impl Private {
             }
             PrivateEdit::AlterView(change) => self.alter_view(&change.0, &change.1, is_taken)?,
             PrivateEdit::DropView(id) => {
-                self.views
+                let view = self
+                    .views
                     .remove(id)
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                self.spare.extend(view.space());
                 self.rights.remove(id);
             }
             PrivateEdit::CreateSchema(schema) => {
@@ -363,8 +368,7 @@ impl Private {
         self.check_room(0, table_texts(after))?;
         if after.space != before.space {
             if !after.space.is_some_and(|space| self.spare.remove(&space)) {
-                let message = format!("the new rows of table \"{}\" have no space of their own", after.name);
-                return Err(Error::new(ErrorKind::Invalid, message));
+                return Err(no_space("table", &after.name));
             }
             self.spare.extend(before.space);
         } else if after.key != before.key && !same_keys(before, after) {
@@ -384,6 +388,12 @@ impl Private {
             self.check_name(after.schema, &after.name, is_taken)?;
         }
         self.check_room(0, std::iter::once(after.sql.len()))?;
+        if after.space() != before.space() {
+            if after.space().is_some_and(|space| !self.spare.remove(&space)) {
+                return Err(no_space(after.kind(), &after.name));
+            }
+            self.spare.extend(before.space());
+        }
         self.views.insert(after.id, Arc::new(after.clone()));
         Ok(())
     }
@@ -468,11 +478,22 @@ impl Private {
         Ok(())
     }
 
-    /// The spaces that tables and sequences use.
+    /// The spaces that tables, sequences and materialized views use.
     pub fn used_spaces(&self) -> BTreeSet<u32> {
         let tables = self.tables.values().filter_map(|table| table.space);
-        tables.chain(self.sequences.keys().copied()).collect()
+        let views = self.views.values().filter_map(|view| view.space());
+        tables.chain(views).chain(self.sequences.keys().copied()).collect()
     }
+
+    /// The tables that have rows in a space, those of materialized views among them.
+    pub fn with_rows(&self) -> impl Iterator<Item = &Table> {
+        let views = self.views.values().filter_map(|view| view.materialized.as_deref());
+        self.tables.values().map(Arc::as_ref).chain(views.filter(|table| table.space.is_some()))
+    }
+}
+
+fn no_space(kind: &str, name: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("the new rows of {kind} \"{name}\" have no space of their own"))
 }
 
 /// Whether rows have the same key bytes in both: only names and lengths of text types differ.

@@ -59,6 +59,8 @@ pub struct Snapshot {
 pub(crate) const FIRST_FORMAT: u32 = 1;
 /// The format of one with keys of reversed parts: a program before them would look for rows where none are.
 pub(crate) const REVERSED_KEYS_FORMAT: u32 = 2;
+/// The format of one with materialized views: a program before them would delete their rows as those of no table.
+pub(crate) const MATERIALIZED_FORMAT: u32 = 3;
 
 impl Default for Snapshot {
     /// An empty catalog.
@@ -143,12 +145,20 @@ impl Snapshot {
         if next.format < REVERSED_KEYS_FORMAT && next.has_reversed_keys() {
             next.format = REVERSED_KEYS_FORMAT;
         }
+        if next.format < MATERIALIZED_FORMAT && next.has_materialized_views() {
+            next.format = MATERIALIZED_FORMAT;
+        }
         Ok(next)
     }
 
     fn has_reversed_keys(&self) -> bool {
         let own = self.private.values().flat_map(|private| private.tables.values());
         self.tables.values().chain(own).any(|table| table.key.parts.iter().any(KeyPart::is_reversed))
+    }
+
+    fn has_materialized_views(&self) -> bool {
+        let mut own = self.private.values().flat_map(|private| private.views.values());
+        own.any(|view| view.materialized.is_some())
     }
 
     /// Allocates an OID that was never used before.
@@ -543,6 +553,11 @@ impl Snapshot {
     pub fn table_of(&self, tenant: Option<&TenantId>, id: TableId) -> Option<&Arc<Table>> {
         let own = || self.temporary.tables.get(&id);
         self.tables.get(&id).or_else(own).or_else(|| self.private_of(tenant)?.tables.get(&id))
+    }
+
+    /// The table of the rows that a materialized view of a tenant keeps, by the view's OID.
+    pub fn kept_by_view(&self, tenant: &TenantId, id: TableId) -> Option<Table> {
+        self.private_of(Some(tenant))?.views.get(&id.0)?.table()
     }
 
     /// The sequence with this OID in the database of a tenant, or among the session's temporary ones.

@@ -4,6 +4,10 @@
 //! renamed, so that the query keeps its meaning. How the query's text refers to them is up to the gateway. Nothing that
 //! a view uses is dropped without the view: [`check`] compares every change of a tenant's relations, and of shared
 //! tables, with its views.
+//!
+//! A view may keep the rows of its query, as they were when it was last filled: then it is [materialized](materialized).
+
+mod materialized;
 
 use crate::{Comments, Error, ErrorKind, Private, Result, Table, TableId};
 use serde::{Deserialize, Serialize};
@@ -34,6 +38,9 @@ pub struct SqlView {
     /// The comments.
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub comments: Comments,
+    /// The table of the rows that a materialized view keeps: [`SqlView::table`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub materialized: Option<Box<Table>>,
 }
 
 /// A column of a view.
@@ -166,7 +173,7 @@ impl<'a> Relation<'a> {
     pub fn described(&self) -> String {
         match self {
             Self::Table(table) => format!("table {}", table.name),
-            Self::View(view) => format!("view {}", view.name),
+            Self::View(view) => format!("{} {}", view.kind(), view.name),
         }
     }
 
@@ -237,7 +244,11 @@ pub fn check(
                     (_, Some(_)) if new.has_type_of(&old, *column) => {}
                     (_, Some(name)) => {
                         let message = "cannot alter type of a column used by a view or rule";
-                        let detail = format!("rule _RETURN on view {}{suffix} depends on column \"{name}\"", view.name);
+                        let detail = format!(
+                            "rule _RETURN on {} {}{suffix} depends on column \"{name}\"",
+                            view.kind(),
+                            view.name
+                        );
                         return Err(Error::new(ErrorKind::Unsupported, message).with_detail(detail));
                     }
                     (Some(name), None) => return Err(in_use(after, &old, Some((*column, name)), suffix)),
@@ -275,10 +286,10 @@ fn in_use(own: &Private, relation: &Relation<'_>, column: Option<(u16, &str)>, s
             Some(_) => what.clone(),
             None => {
                 let through = all.iter().find(|other| view.uses.contains_key(&other.id));
-                through.map_or_else(|| what.clone(), |other| format!("view {}", other.name))
+                through.map_or_else(|| what.clone(), |other| format!("{} {}", other.kind(), other.name))
             }
         };
-        format!("view {}{suffix} depends on {on}", view.name)
+        format!("{} {}{suffix} depends on {on}", view.kind(), view.name)
     });
     let message = format!("cannot drop {what} because other objects depend on it");
     let detail = lines.collect::<Vec<_>>().join("\n");

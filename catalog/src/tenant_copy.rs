@@ -194,7 +194,11 @@ fn renumbered_view(view: &SqlView, numbers: &Numbers, renumber: Renumber) -> Res
         uses.insert(numbers.relation(*oid)?, columns);
     }
     let (id, schema) = (numbers.relation(view.id)?, numbers.schema(view.schema)?);
-    Ok(SqlView { id, schema, uses, sql: renumber(&view.sql, numbers)?, ..view.clone() })
+    let materialized = view.materialized.as_ref().map(|table| {
+        let space = table.space.map(|_| id);
+        Box::new(Table { id: TableId(id), schema, space, ..table.as_ref().clone() })
+    });
+    Ok(SqlView { id, schema, uses, sql: renumber(&view.sql, numbers)?, materialized, ..view.clone() })
 }
 
 /// Checks that the rows of a table of another store mean the same in a table of this one. The table may have more
@@ -269,6 +273,7 @@ mod tests {
                 sql,
                 uses,
                 comments: Comments::default(),
+                materialized: None,
             }),
         )
     }

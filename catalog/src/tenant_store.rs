@@ -184,6 +184,7 @@ impl TenantStore {
         for table in private_tables(&writes) {
             match (after, table.space.filter(|space| writes.reserved.contains(space))) {
                 (Some(after), _) if after.table_of(self.tenant(), table.id) == Some(&table) => {}
+                (Some(after), _) if self.is_kept_by_view(after, &table) => {}
                 (_, Some(space)) => validated.extend(self.reserved_space_row(&table, space, pin).await?),
                 (Some(_), None) => return Err(table_changed(&table)),
                 (None, None) => validated.push(self.unchanged_table_row(&table, pin).await?),
@@ -377,6 +378,10 @@ impl TenantStore {
             return Err(table_changed(table));
         }
         Ok((catalog, key))
+    }
+
+    fn is_kept_by_view(&self, after: &Snapshot, table: &Table) -> bool {
+        self.tenant().and_then(|tenant| after.kept_by_view(tenant, table.id)).as_ref() == Some(table)
     }
 
     /// The catalog row of a reserved space, to be validated; `None` if the space was reserved after the pin, an error

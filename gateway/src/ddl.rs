@@ -27,7 +27,7 @@ mod sequence;
 mod server;
 mod session_defaults;
 pub(crate) mod table;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use clock::confirm_clock;
 pub use database::explain_drop_database;
@@ -38,7 +38,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     session::Session,
     shield::shielded,
-    sql::ast::definition::{Definition, SessionsOf},
+    sql::ast::definition::{AlterView, Definition, SessionsOf, ViewKind},
 };
 
 /// The command tag of a definition.
@@ -52,8 +52,10 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::AlterSequence(_) => "ALTER SEQUENCE",
         Definition::DropSequences(_) => "DROP SEQUENCE",
         Definition::CreateView(_) => "CREATE VIEW",
+        Definition::AlterView(AlterView { kind: Some(ViewKind::Materialized), .. }) => "ALTER MATERIALIZED VIEW",
         Definition::AlterView(_) => "ALTER VIEW",
-        Definition::DropViews(_) => "DROP VIEW",
+        Definition::DropViews(ViewKind::Materialized, _) => "DROP MATERIALIZED VIEW",
+        Definition::DropViews(ViewKind::Plain, _) => "DROP VIEW",
         Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
         Definition::Schema(said) => schema::tag(said),
@@ -110,7 +112,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::DropSequences(_)
         | Definition::CreateView(_)
         | Definition::AlterView(_)
-        | Definition::DropViews(_)
+        | Definition::DropViews(..)
         | Definition::CreateProto(_)
         | Definition::DropProtos { .. }
         | Definition::Schema(_)
@@ -167,7 +169,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropSequences(drop) => private::drop_sequences(session, drop).await,
         Definition::CreateView(create) => view::create(session, create).await,
         Definition::AlterView(alter) => view::alter(session, alter).await,
-        Definition::DropViews(drop) => view::drop(session, drop).await,
+        Definition::DropViews(kind, drop) => view::drop(session, *kind, drop).await,
         Definition::CreateProto(create) => proto::create(session, create).await,
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
         Definition::Schema(said) => schema::execute(session, said).await,

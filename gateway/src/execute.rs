@@ -11,6 +11,7 @@ mod erase;
 mod lock_table;
 mod locking;
 mod maintenance;
+mod materialized_view;
 mod outcome;
 mod prepared;
 mod show;
@@ -164,6 +165,8 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
         Statement::Empty
         | Statement::CopyFrom(_)
         | Statement::Definition(_)
+        | Statement::CreateMaterialized(_)
+        | Statement::RefreshMaterialized(_)
         | Statement::Setting(_)
         | Statement::Transaction(_)
         | Statement::Prepare(_)
@@ -272,6 +275,19 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             let event = Event::new("definition").text("statement", "CREATE TABLE AS");
             session.audit(event.names("objects", [create.name.to_string()]), made.as_ref().err());
             made.map(Outcome::Done)
+        }
+        Statement::CreateMaterialized(create) => {
+            check_definable(session, "CREATE MATERIALIZED VIEW")?;
+            let making = &mut *session;
+            let made = apart(move || materialized_view::create(making, create)).await;
+            let event = Event::new("definition").text("statement", "CREATE MATERIALIZED VIEW");
+            session.audit(event.names("objects", [create.view.name.to_string()]), made.as_ref().err());
+            made.map(Outcome::Done)
+        }
+        Statement::RefreshMaterialized(refresh) => {
+            check_definable(session, "REFRESH MATERIALIZED VIEW")?;
+            apart(move || materialized_view::refresh(session, refresh)).await?;
+            Ok(Outcome::Done("REFRESH MATERIALIZED VIEW".into()))
         }
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,

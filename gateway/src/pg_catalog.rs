@@ -86,6 +86,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_init_privs", &[extension::initial_privileges]),
     (PG_CATALOG, "pg_language", &[cluster::languages]),
     (PG_CATALOG, "pg_locks", &[advisory_locks::rows]),
+    (PG_CATALOG, "pg_matviews", &[views::materialized]),
     (PG_CATALOG, "pg_namespace", &[objects::schemas]),
     (PG_CATALOG, "pg_prepared_statements", &[cluster::prepared_statements]),
     (PG_CATALOG, "pg_proc", &[procs::rows]),

@@ -26,16 +26,17 @@ use arrow::{
     datatypes::{DataType, Schema, SchemaRef},
 };
 use datafusion::{
+    datasource::provider_as_source,
     error::{DataFusionError, Result as PlanResult},
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
-    logical_expr::LogicalPlan,
+    logical_expr::{LogicalPlan, LogicalPlanBuilder},
     physical_plan::{ExecutionPlan, stream::RecordBatchStreamAdapter},
     prelude::SessionContext,
     scalar::ScalarValue,
     sql::sqlparser::ast,
 };
 use futures::{StreamExt, TryStreamExt, future::BoxFuture};
-use keyspan_catalog::{Privileges, Table};
+use keyspan_catalog::{Privileges, SqlView, Table};
 use std::sync::{Arc, LazyLock};
 
 pub mod as_of;
@@ -144,6 +145,16 @@ impl Query {
         };
         crate::pg::plan::parameters::declare(&mut query, &self.types);
         plan(&self.context, query).await
+    }
+
+    /// Plans the query of a view as the view's owner reads it, also of one that keeps rows.
+    ///
+    /// # Errors
+    /// 54000 beyond the bounds of views; a fault of ours.
+    pub(crate) async fn plan_of_view(&self, view: &SqlView) -> Result<LogicalPlan> {
+        let rows = schemas::Rows::of(&self.view);
+        let opened = views::open(view, &self.statement, &rows, &views::Nesting::default()).await?;
+        Ok(LogicalPlanBuilder::scan(view.name.as_str(), provider_as_source(opened), None)?.build()?)
     }
 
     /// Writes out what NATURAL and USING merge, by the columns that there are now: for a query that is kept.

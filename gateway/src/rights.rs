@@ -177,7 +177,7 @@ pub(crate) fn described(snapshot: &Snapshot, tenant: &TenantId, oid: u32) -> Str
             format!("sequence {}", sequence.map_or("", |sequence| sequence.name.as_str()))
         }
         (_, Some(Relation::Table(table))) => format!("table {}", table.name),
-        (_, Some(Relation::View(view))) => format!("view {}", view.name),
+        (_, Some(Relation::View(view))) => format!("{} {}", view.kind(), view.name),
         (_, None) => format!("relation {oid}"),
     }
 }

@@ -86,7 +86,10 @@ impl Kind {
             Statement::WritingWith(parts) => parts.last().map_or(Self::Utility, |part| Self::of(&part.statement)),
             Statement::CopyFrom(_) => Self::CopyFrom,
             Statement::CopyTo(_) | Statement::CopyOut(_) => Self::CopyTo,
-            Statement::Definition(_) | Statement::CreateTableAs(_) => Self::Definition,
+            Statement::Definition(_)
+            | Statement::CreateTableAs(_)
+            | Statement::CreateMaterialized(_)
+            | Statement::RefreshMaterialized(_) => Self::Definition,
             Statement::Transaction(_) => Self::Transaction,
             Statement::Explain(_) | Statement::ExplainDropDatabase(_) | Statement::ExplainAlterTable(_) => {
                 Self::Explain

@@ -127,6 +127,11 @@ impl View {
                 }
                 _ => Ok(table),
             },
+            Relation::View(view) if view.materialized.is_some() => {
+                let message = format!("cannot change materialized view \"{name}\"");
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                    .with_hint("REFRESH MATERIALIZED VIEW fills it anew."))
+            }
             Relation::View(_) => {
                 let message = format!("cannot change what view \"{name}\" shows");
                 Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)

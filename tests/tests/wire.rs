@@ -37,6 +37,7 @@ mod wire {
     pub mod isolation_random;
     pub mod limits;
     pub mod login;
+    pub mod materialized_views;
     pub mod metrics;
     pub mod notifications;
     pub mod numerics;

@@ -168,7 +168,7 @@ impl TenantCopy<'_> {
             self.copy_rows(&part, &mut copied).await?;
         }
         let private = private_table();
-        let spaces = own.tables.values().filter_map(|table| Some((table.space?, table.id.0)));
+        let spaces = own.with_rows().filter_map(|table| Some((table.space?, table.id.0)));
         for (space, id) in spaces.chain(own.sequences.keys().map(|id| (*id, *id))) {
             let from = space_span(&self.source.tenant, space);
             let to = space_span(&self.tenant.id, numbers.relation(id)?);

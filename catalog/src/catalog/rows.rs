@@ -25,7 +25,7 @@
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::snapshot::{FIRST_FORMAT, REVERSED_KEYS_FORMAT};
+use crate::snapshot::{FIRST_FORMAT, MATERIALIZED_FORMAT};
 use crate::{
     DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, RemoteTable, Result,
     Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
@@ -40,7 +40,7 @@ use std::{
 };
 
 /// The latest format that is read; [`Snapshot::format`] says which is written.
-const FORMAT: u32 = REVERSED_KEYS_FORMAT;
+const FORMAT: u32 = MATERIALIZED_FORMAT;
 const FAMILY: &str = "c";
 
 /// The version row.

@@ -114,13 +114,17 @@ impl Catalog {
         let rows = TenantStore::of_tenant(self.store().clone(), tenant.id.clone());
         let (pin, snapshot) = (rows.pin().await?, self.snapshot());
         let mut contents = Contents { exports: self.exports(tenant), ..Contents::default() };
-        for table in snapshot.tables_in(Some(&tenant.id)).filter(|table| table.is_dropped_with_tenant()) {
+        let own = snapshot.private_of(Some(&tenant.id));
+        let kept = own.into_iter().flat_map(|own| own.views.values()).filter(|view| view.space().is_some());
+        let kept: Vec<Arc<Table>> = kept.filter_map(|view| view.table()).map(Arc::new).collect();
+        let tables = snapshot.tables_in(Some(&tenant.id)).filter(|table| table.is_dropped_with_tenant());
+        contents.private_tables = tables.clone().filter(|table| table.is_private()).count() as u64;
+        for table in tables.chain(&kept) {
             let size = match rows.size_with_history(table, &KeyRange::all(), &pin).await {
                 // Others may have dropped it on its server, with all of its rows.
                 Err(error) if table.remote.is_some() && is_gone(&error) => SpanSize::default(),
                 size => size?,
             };
-            contents.private_tables += u64::from(table.is_private());
             if size.is_empty() {
                 continue;
             }

@@ -32,13 +32,13 @@ pub(super) fn tables_between<'s>(
         if last[..] <= *first || end.is_some_and(|end| *end <= *tenant.as_str().as_bytes()) {
             continue;
         }
-        for table in private.tables.values() {
+        for table in private.with_rows() {
             let Some(section) = table.space.map(|space| space_span(tenant, space)) else { continue };
             if section[..] >= *first && end.is_none_or(|end| section[..] < *end) {
                 if found.len() == TABLES_MAX {
                     return None;
                 }
-                found.push((section, table.as_ref()));
+                found.push((section, table));
             }
         }
     }

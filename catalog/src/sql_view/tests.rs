@@ -35,6 +35,7 @@ fn view(id: u32, name: &str, uses: &[(u32, &[u16])]) -> SqlView {
         sql: "SELECT".into(),
         uses,
         comments: Comments::default(),
+        materialized: None,
     }
 }
 

@@ -12,7 +12,7 @@ pub mod session;
 
 use copy::{CopyFrom, CopyOut, CopyTo};
 use datafusion::sql::sqlparser::ast;
-use definition::{AlterTable, CreateTableAs, Definition};
+use definition::{AlterTable, CreateMaterialized, CreateTableAs, Definition, RefreshMaterialized};
 use keyspan_pg::names::RelationName;
 use merge::Merge;
 use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction};
@@ -54,6 +54,10 @@ pub enum Statement {
     Definition(Definition),
     /// `CREATE TABLE … AS`, `SELECT … INTO`
     CreateTableAs(CreateTableAs),
+    /// `CREATE MATERIALIZED VIEW`
+    CreateMaterialized(CreateMaterialized),
+    /// `REFRESH MATERIALIZED VIEW`
+    RefreshMaterialized(RefreshMaterialized),
     /// `SET`, `RESET`, `SHOW`, `DISCARD`
     Setting(Setting),
     /// `BEGIN`, `COMMIT`, `ROLLBACK`, `SAVEPOINT`, …

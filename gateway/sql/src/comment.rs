@@ -1,7 +1,7 @@
 //! `COMMENT ON` tables, columns, views, schemas and databases.
 
 use crate::{
-    ast::definition::{Comment, Commented, Definition},
+    ast::definition::{Comment, Commented, Definition, ViewKind},
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -12,7 +12,9 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
     let on = if tokens.words("table") {
         Commented::Table(tokens.table_name()?)
     } else if tokens.words("view") {
-        Commented::View(tokens.table_name()?)
+        Commented::View(ViewKind::Plain, tokens.table_name()?)
+    } else if tokens.words("materialized view") {
+        Commented::View(ViewKind::Materialized, tokens.table_name()?)
     } else if tokens.words("database") {
         Commented::Database(tokens.name()?)
     } else if tokens.words("schema") {

@@ -7,6 +7,7 @@ use crate::{
     },
     query,
     tokens::TokenReader,
+    view,
 };
 use datafusion::sql::sqlparser::{ast, tokenizer::Token};
 use keyspan_pg::{
@@ -42,9 +43,6 @@ pub(crate) fn parse_as(
         return Err(tokens.syntax_error());
     }
     let query = Box::new(ast::Statement::Query(query::parse_query(tokens)?));
-    let with_data = !tokens.words("with no data");
-    if with_data {
-        tokens.words("with data");
-    }
+    let with_data = view::with_data(tokens);
     Ok(Statement::CreateTableAs(CreateTableAs { name, if_not_exists, columns, options, query, with_data, on_commit }))
 }

@@ -44,7 +44,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "index",
     "language",
     "local",
-    "materialized",
     "operator",
     "owned",
     "policy",

@@ -12,7 +12,7 @@ use keyspan_pg::{
 /// Parses what follows `SHOW` if it is no setting; `None` if it is one.
 pub(crate) fn parse_show(tokens: &mut TokenReader<'_>) -> Result<Option<Description>> {
     if tokens.words("create") {
-        let kinds = [("table", "table"), ("view", "view"), ("sequence", "sequence")];
+        let kinds = [("table", "table"), ("view", "view"), ("materialized view", "view"), ("sequence", "sequence")];
         let kind = kinds.into_iter().find(|(word, _)| tokens.words(word)).ok_or_else(|| tokens.syntax_error())?.1;
         return Ok(Some(Description::Create(kind, relation(tokens)?)));
     }

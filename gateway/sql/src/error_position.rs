@@ -62,6 +62,7 @@ impl Finder<'_> {
                 Visit::visit(delete.as_ref(), self)
             }
             Statement::CreateTableAs(create) => Visit::visit(create.query.as_ref(), self),
+            Statement::CreateMaterialized(create) => Visit::visit(create.view.query.as_ref(), self),
             Statement::CopyOut(copy) => Visit::visit(copy.query.as_ref(), self),
             Statement::Cursor(CursorStatement::Declare(declare)) => Visit::visit(declare.query.unlocked(), self),
             Statement::Explain(explained) => {

@@ -1,12 +1,16 @@
-//! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`.
+//! `CREATE`, `ALTER` and `DROP` of views and materialized views, `REFRESH MATERIALIZED VIEW`.
 
 use crate::{
     ast::{
-        definition::{AlterView, CreateView, Definition, DropTables, ViewAction},
+        Statement,
+        definition::{
+            AlterView, CreateMaterialized, CreateView, Definition, DropTables, RefreshMaterialized, ViewAction,
+            ViewKind,
+        },
         grant::Owned,
         schema::Moved,
     },
-    definition::{is_cascade, is_other_object},
+    definition::{is_cascade, is_other_object, parse_options},
     grant,
     names::as_temporary,
     query,
@@ -69,14 +73,72 @@ fn parse_option(tokens: &mut TokenReader<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn parse_alter_view(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+/// `CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [WITH (options)] AS query [WITH [NO] DATA]`
+pub(crate) fn parse_create_materialized(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("materialized view")?;
+    let if_not_exists = tokens.words("if not exists");
+    let name = tokens.table_name()?;
+    let columns =
+        if tokens.peek() == Some(&Token::LParen) { tokens.parenthesised(TokenReader::name)? } else { Vec::new() };
+    for (words, what) in [("using", "USING"), ("tablespace", "TABLESPACE")] {
+        if tokens.words(words) {
+            return Err(SqlError::unsupported(what));
+        }
+    }
+    let options = if tokens.words("with") { parse_options(tokens)? } else { Vec::new() };
+    if tokens.words("tablespace") {
+        return Err(SqlError::unsupported("TABLESPACE"));
+    }
+    tokens.expect_words("as")?;
+    let query = query::parse_query(tokens)?;
+    let with_data = with_data(tokens);
+    let view = CreateView { name, or_replace: false, columns, query };
+    Ok(Statement::CreateMaterialized(CreateMaterialized { view, if_not_exists, options, with_data }))
+}
+
+/// `REFRESH MATERIALIZED VIEW [CONCURRENTLY] name [WITH [NO] DATA]`
+pub(crate) fn parse_refresh(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    tokens.expect_words("refresh materialized view")?;
+    let concurrently = tokens.words("concurrently");
+    let name = tokens.table_name()?;
+    let with_data = with_data(tokens);
+    Ok(Statement::RefreshMaterialized(RefreshMaterialized { name, concurrently, with_data }))
+}
+
+/// `WITH [NO] DATA`, if it is said: whether not `NO`.
+pub(crate) fn with_data(tokens: &mut TokenReader<'_>) -> bool {
+    let with_data = !tokens.words("with no data");
+    if with_data {
+        tokens.words("with data");
+    }
+    with_data
+}
+
+/// The kind of view that comes next: `VIEW`, `MATERIALIZED VIEW`.
+fn expect_kind(tokens: &mut TokenReader<'_>) -> Result<ViewKind> {
+    if tokens.words("materialized view") {
+        return Ok(ViewKind::Materialized);
+    }
     tokens.expect_words("view")?;
+    Ok(ViewKind::Plain)
+}
+
+pub(crate) fn parse_alter_view(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+    let kind = expect_kind(tokens)?;
     let if_exists = tokens.words("if exists");
     let name = tokens.table_name()?;
-    if let Some(owner) = grant::owner_to(tokens, || Owned::View(name.clone(), if_exists))? {
+    let owned = || match kind {
+        ViewKind::Plain => Owned::View(name.clone(), if_exists),
+        ViewKind::Materialized => Owned::Materialized(name.clone(), if_exists),
+    };
+    if let Some(owner) = grant::owner_to(tokens, owned)? {
         return Ok(owner);
     }
-    if let Some(moved) = set_schema(tokens, Moved::View, (&name, if_exists))? {
+    let moved = match kind {
+        ViewKind::Plain => Moved::View,
+        ViewKind::Materialized => Moved::Materialized,
+    };
+    if let Some(moved) = set_schema(tokens, moved, (&name, if_exists))? {
         return Ok(moved);
     }
     let action = if tokens.words("rename to") {
@@ -88,17 +150,17 @@ pub(crate) fn parse_alter_view(tokens: &mut TokenReader<'_>) -> Result<Definitio
         ViewAction::RenameColumn { from, to: tokens.name()? }
     } else {
         let what = tokens.head();
-        let known = ["alter", "owner", "set", "reset"].contains(&what.as_str());
-        let error = SqlError::unsupported(format!("ALTER VIEW … {}", what.to_uppercase()));
+        let known = ["alter", "owner", "set", "reset", "cluster", "no", "depends"].contains(&what.as_str());
+        let error = SqlError::unsupported(format!("ALTER {} … {}", kind.name().to_uppercase(), what.to_uppercase()));
         return Err(if known { error } else { tokens.syntax_error() });
     };
-    Ok(Definition::AlterView(AlterView { name, if_exists, action }))
+    Ok(Definition::AlterView(AlterView { name, kind: Some(kind), if_exists, action }))
 }
 
 pub(crate) fn parse_drop_view(tokens: &mut TokenReader<'_>) -> Result<Definition> {
-    tokens.expect_words("view")?;
+    let kind = expect_kind(tokens)?;
     let if_exists = tokens.words("if exists");
     let names = tokens.list(TokenReader::table_name)?;
     let cascade = is_cascade(tokens);
-    Ok(Definition::DropViews(DropTables { names, if_exists, cascade }))
+    Ok(Definition::DropViews(kind, DropTables { names, if_exists, cascade }))
 }

@@ -102,7 +102,9 @@ fn tables(snapshot: &Snapshot, tenants: &HashMap<u32, &str>, found: &[(Period, C
         }
         let tenant = tenants.get(&tenant?)?;
         let own = snapshot.private.iter().find(|(id, _)| id.as_str() == *tenant)?.1;
-        Some(format!("{tenant}: {}", own.tables.get(&TableId(oid))?.name))
+        let view = || own.views.get(&oid).map(|view| &view.name);
+        let name = own.tables.get(&TableId(oid)).map(|table| &table.name).or_else(view)?;
+        Some(format!("{tenant}: {name}"))
     };
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_by_key(|(oid, (rows, _))| (std::cmp::Reverse(*rows), *oid));

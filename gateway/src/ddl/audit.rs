@@ -19,7 +19,7 @@ pub(super) fn record(session: &Session, definition: &Definition, refused: Option
         Definition::GrantConnect { .. } | Definition::RevokeConnect { .. } | Definition::Rights(_) => "grant",
         Definition::DropTables(_)
         | Definition::DropSequences(_)
-        | Definition::DropViews(_)
+        | Definition::DropViews(..)
         | Definition::DropProtos { .. }
         | Definition::DropServers(_)
         | Definition::DropDatabase { .. }
@@ -43,11 +43,11 @@ fn of(event: Event, definition: &Definition) -> Event {
         Definition::DropServers(drop) => event.names("objects", drop.names.iter().cloned()),
         Definition::ImportForeignSchema(said) => one(event, &said.server),
         Definition::AlterView(alter) => one(event, &alter.name),
-        Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(drop) => {
+        Definition::DropTables(drop) | Definition::DropSequences(drop) | Definition::DropViews(_, drop) => {
             event.names("objects", drop.names.iter().map(ToString::to_string))
         }
         Definition::Comment(comment) => match &comment.on {
-            Commented::Table(name) | Commented::View(name) | Commented::Column(name, _) => one(event, name),
+            Commented::Table(name) | Commented::View(_, name) | Commented::Column(name, _) => one(event, name),
             Commented::Database(name) | Commented::Schema(name) => one(event, name),
         },
         Definition::Schema(change) => match change {
@@ -105,7 +105,10 @@ fn of_rights(event: Event, change: &RightsChange) -> Event {
         }
         RightsChange::Owner(owned, to) => {
             let name = match owned {
-                Owned::Table(name, _) | Owned::View(name, _) | Owned::Sequence(name, _) => name.to_string(),
+                Owned::Table(name, _)
+                | Owned::View(name, _)
+                | Owned::Materialized(name, _)
+                | Owned::Sequence(name, _) => name.to_string(),
                 Owned::Database(name) | Owned::Schema(name) => name.clone(),
             };
             event.names("objects", [name]).names("roles", [role_name(to)])

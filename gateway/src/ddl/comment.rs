@@ -34,11 +34,13 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
         Commented::Schema(name) => super::schema::comment(session, name, text.as_ref()).await,
         Commented::Table(name) => match found(session, name)? {
             (place, Found::Table(table)) => on_table(session, place, &table, None, text).await,
-            _ => Err(SqlError { hint: None, ..wrong_kind(name, "table") }),
+            (_, found) => Err(SqlError { hint: None, ..wrong_kind(name, "table", &found) }),
         },
-        Commented::View(name) => match found(session, name)? {
-            (place, Found::View(view)) => on_view(session, place, &view, None, text).await,
-            _ => Err(SqlError { hint: None, ..wrong_kind(name, "view") }),
+        Commented::View(kind, name) => match found(session, name)? {
+            (place, Found::View(view)) if view.kind() == kind.name() => {
+                on_view(session, place, &view, None, text).await
+            }
+            (_, found) => Err(SqlError { hint: None, ..wrong_kind(name, kind.name(), &found) }),
         },
         Commented::Column(name, column) => {
             let missing = || SqlError::undefined_column_of(name, column);

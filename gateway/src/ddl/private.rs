@@ -149,7 +149,10 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
                     found.push((place, table));
                 }
             }
-            None if super::view::is_view(session, name) => return Err(super::view::wrong_kind(name, "table")),
+            None if super::view::is_view(session, name) => {
+                let Some((_, found)) = session.find(name) else { continue };
+                return Err(super::view::wrong_kind(name, "table", &found));
+            }
             None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
             None => return Err(session.missing(name, "table")),
         }
@@ -263,7 +266,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
 
 /// Makes a change of what the tenant has, derived from the newest catalog; in a transaction, from the catalog as that
 /// sees it.
-pub(super) async fn change(
+pub(crate) async fn change(
     session: &mut Session,
     derive: impl Fn(&Snapshot) -> keyspan_catalog::Result<Vec<PrivateEdit>> + Send + Sync,
 ) -> Result<()> {

@@ -39,9 +39,14 @@ pub(super) async fn change(session: &mut Session, change: &RightsChange) -> Resu
         }
         RightsChange::Owner(Owned::Database(name), to) => database_owner(session, name, to).await,
         RightsChange::Owner(Owned::Schema(name), to) => schema_owner(session, name, to).await,
-        RightsChange::Owner(Owned::Table(name, if_exists) | Owned::View(name, if_exists), to) => {
-            let wanted = if matches!(change, RightsChange::Owner(Owned::View(..), _)) { "view" } else { "table" };
-            relation_owner(session, name, *if_exists, to, wanted).await
+        RightsChange::Owner(Owned::Table(name, if_exists), to) => {
+            relation_owner(session, name, *if_exists, to, "table").await
+        }
+        RightsChange::Owner(Owned::View(name, if_exists), to) => {
+            relation_owner(session, name, *if_exists, to, "view").await
+        }
+        RightsChange::Owner(Owned::Materialized(name, if_exists), to) => {
+            relation_owner(session, name, *if_exists, to, "materialized view").await
         }
         RightsChange::Owner(Owned::Sequence(name, if_exists), to) => {
             relation_owner(session, name, *if_exists, to, "sequence").await
@@ -60,6 +65,7 @@ pub(super) fn tag(change: &RightsChange) -> &'static str {
         RightsChange::Membership { .. } => "REVOKE ROLE",
         RightsChange::Owner(Owned::Table(..), _) => "ALTER TABLE",
         RightsChange::Owner(Owned::View(..), _) => "ALTER VIEW",
+        RightsChange::Owner(Owned::Materialized(..), _) => "ALTER MATERIALIZED VIEW",
         RightsChange::Owner(Owned::Sequence(..), _) => "ALTER SEQUENCE",
         RightsChange::Owner(Owned::Database(_), _) => "ALTER DATABASE",
         RightsChange::Owner(Owned::Schema(_), _) => "ALTER SCHEMA",
@@ -352,9 +358,10 @@ fn check_kind(
     wanted: &str,
 ) -> Result<()> {
     let kind = snapshot.kind_of(tenant, oid);
-    let is_view = matches!(snapshot.relation(Some(tenant), oid), Some(Relation::View(_)));
     let fits = match wanted {
-        "view" => is_view,
+        "view" | "materialized view" => {
+            matches!(snapshot.relation(Some(tenant), oid), Some(Relation::View(view)) if view.kind() == wanted)
+        }
         "sequence" => kind == ObjectKind::Sequence,
         // As in PostgreSQL, ALTER TABLE does it for all of them.
         _ => true,

@@ -53,6 +53,7 @@ pub(super) fn tag(said: &SchemaChange) -> &'static str {
         SchemaChange::Rename { .. } => "ALTER SCHEMA",
         SchemaChange::Move { kind: Moved::Table, .. } => "ALTER TABLE",
         SchemaChange::Move { kind: Moved::View, .. } => "ALTER VIEW",
+        SchemaChange::Move { kind: Moved::Materialized, .. } => "ALTER MATERIALIZED VIEW",
         SchemaChange::Move { kind: Moved::Sequence, .. } => "ALTER SEQUENCE",
     }
 }
@@ -150,7 +151,7 @@ async fn drop(session: &mut Session, names: &[String], if_exists: bool, cascade:
     if cascade {
         let views = cascaded(session, &relations, None);
         gone.extend(views.iter().map(|view| view.id).filter(|id| snapshot.temporary.has_oid(*id)));
-        let more = views.iter().map(|view| ("view", view.id)).filter(|(_, oid)| !contents.views.contains(oid));
+        let more = views.iter().map(|view| (view.kind(), view.id)).filter(|(_, oid)| !contents.views.contains(oid));
         let all: Vec<_> = contents.each(&private).into_iter().chain(more).collect();
         tell(session, &all);
     }
@@ -204,7 +205,7 @@ impl Contents {
     fn each(&self, private: &Private) -> Vec<(&'static str, u32)> {
         let owned = |oid: &u32| private.sequences.get(oid).is_some_and(|sequence| sequence.owner.is_some());
         let tables = self.tables.iter().map(|table| ("table", table.0));
-        let views = self.views.iter().map(|view| ("view", *view));
+        let views = self.views.iter().map(|oid| (private.views.get(oid).map_or("view", |view| view.kind()), *oid));
         let sequences = self.sequences.iter().filter(|oid| !owned(oid)).map(|oid| ("sequence", *oid));
         let mut all: Vec<_> = tables.chain(views).chain(sequences).collect();
         all.sort_by_key(|(_, oid)| *oid);
@@ -259,6 +260,7 @@ async fn move_to(
             private::check_owner(session, table, false)?;
             (table.id.0, Moved::Table)
         }
+        (Some((_, Found::View(view))), _) if view.materialized.is_some() => (view.id, Moved::Materialized),
         (Some((_, Found::View(view))), _) => (view.id, Moved::View),
         (None, Some(sequence)) => (sequence.id, Moved::Sequence),
         (None, None) if if_exists => {
@@ -270,6 +272,7 @@ async fn move_to(
     let wanted = match kind {
         Moved::Table => None,
         Moved::View => Some("view").filter(|_| is != kind),
+        Moved::Materialized => Some("materialized view").filter(|_| is != kind),
         Moved::Sequence => Some("sequence").filter(|_| is != kind),
     };
     if let Some(wanted) = wanted {

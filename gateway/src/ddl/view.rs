@@ -1,4 +1,5 @@
-//! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`: a tenant's own, as private tables are.
+//! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`: a tenant's own, as private tables are. The last two also of materialized
+//! views, which [`materialized_view`](crate::execute) makes and fills.
 //!
 //! The query of a view is planned once when it is made, to know its columns; what is stored has names bound
 //! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
@@ -13,12 +14,13 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
     },
-    query::views,
+    query::{Query, views},
     session::{Found, Session},
-    sql::ast::definition::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction},
+    sql::ast::definition::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction, ViewKind},
+    view::View,
     view_binding,
 };
-use datafusion::sql::sqlparser::ast;
+use datafusion::{logical_expr::LogicalPlan, sql::sqlparser::ast};
 use keyspan_catalog::{
     Comments, Edit, Error, ErrorKind, Private, PrivateEdit, Relation, Snapshot, SqlView, TenantId,
     rights::PUBLIC_SCHEMA, snapshot::FIRST_OID, sql_view,
@@ -30,13 +32,8 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     let view = session.view().await?;
     let tenant = tenant(session)?.0;
     let mut place = session.place_of(&create.name)?;
-    let database = session.identity.database.clone();
-    let mut query = ast::Statement::Query(create.query.clone());
-    session.query(view.clone())?.write_out(&mut query).await?;
-    let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
-    let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
-    let (sql, uses) = (bound.sql, bound.uses);
-    if place != Schema::Temporary && uses.keys().any(|number| view.snapshot.temporary.has_oid(*number)) {
+    let mut draft = drafted(session, &view, create).await?;
+    if place != Schema::Temporary && draft.uses.keys().any(|number| view.snapshot.temporary.has_oid(*number)) {
         let message = format!("view \"{}\" will be a temporary view", create.name);
         session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, message));
         if create.name.schema.is_some() {
@@ -50,21 +47,11 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     if let Some((_, Relation::View(old))) = there.as_ref().filter(|_| create.or_replace) {
         session.check_owner(old.id, false)?;
     }
-    if create.or_replace && matches!(there, Some((_, Relation::Table(_)))) {
-        return Err(SqlError { hint: None, ..wrong_kind(&create.name, "view") });
+    let replaceable = |found: &Relation<'_>| matches!(found, Relation::View(view) if view.materialized.is_none());
+    if create.or_replace && there.is_some_and(|(_, found)| !replaceable(&found)) {
+        return Err(not_a(&create.name, "view"));
     }
-    let mut draft = SqlView {
-        id: FIRST_OID,
-        name: create.name.name.clone(),
-        schema: PUBLIC_SCHEMA,
-        columns: Vec::new(),
-        sql,
-        uses: uses.clone(),
-        comments: Comments::default(),
-    };
-    // Planned as it will be read.
-    let query = view_binding::opened(&draft, |number| lookup::numbered(&view.snapshot, Some(&tenant), number))?;
-    let plan = session.query(view)?.plan(&ast::Statement::Query(query)).await?;
+    let (_, plan) = planned(session, &view, &draft).await?;
     draft.columns = views::columns(&plan, &create.columns).await?;
     draft = draft.rename(&create.name)?;
     let edit = |snapshot: &Snapshot| {
@@ -87,15 +74,50 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
     change_in(session, &place, edit).await
 }
 
+/// The view that a statement makes, without number, schema and columns yet: its query has names bound.
+///
+/// # Errors
+/// 0A000 for what cannot stand in a view.
+pub(crate) async fn drafted(session: &Session, view: &View, create: &CreateView) -> Result<SqlView> {
+    let database = session.identity.database.clone();
+    let mut query = ast::Statement::Query(create.query.clone());
+    session.query(view.clone())?.write_out(&mut query).await?;
+    let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
+    let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
+    Ok(SqlView {
+        id: FIRST_OID,
+        name: create.name.name.clone(),
+        schema: PUBLIC_SCHEMA,
+        columns: Vec::new(),
+        sql: bound.sql,
+        uses: bound.uses,
+        comments: Comments::default(),
+        materialized: None,
+    })
+}
+
+/// The plan of a drafted view, as it will be read.
+///
+/// # Errors
+/// What is wrong with the query.
+pub(crate) async fn planned(session: &Session, view: &View, draft: &SqlView) -> Result<(Query, LogicalPlan)> {
+    let tenant = session.identity.rows.tenant();
+    let opened = view_binding::opened(draft, |number| lookup::numbered(&view.snapshot, tenant, number))?;
+    let query = session.query(view.clone())?;
+    let plan = query.plan(&ast::Statement::Query(opened)).await?;
+    Ok((query, plan))
+}
+
 pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()> {
     check_tenants(session, "ALTER VIEW")?;
     let tenant = tenant(session)?.0;
+    let is_meant = |view: &SqlView| alter.kind.is_none_or(|kind| view.kind() == kind.name());
     let (place, id) = match session.find(&alter.name) {
-        Some((place, Found::View(view))) => {
+        Some((place, Found::View(view))) if is_meant(&view) => {
             session.check_owner(view.id, false)?;
             (place, view.id)
         }
-        Some(_) => return Err(wrong_kind(&alter.name, "view")),
+        Some(_) => return Err(not_a(&alter.name, alter.kind.map_or("view", ViewKind::name))),
         None if alter.if_exists => {
             skipped(session, &format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
@@ -125,7 +147,7 @@ pub(super) fn is_view(session: &Session, name: &RelationName) -> bool {
 ///
 /// # Errors
 /// 0A000; what the search path says against making anything.
-pub(super) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<Schema> {
+pub(crate) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<Schema> {
     match session.place_of(name)? {
         Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary.")),
         place => Ok(place),
@@ -137,24 +159,24 @@ pub(super) async fn alter_table(session: &mut Session, alter_table: &AlterTable)
     let action = match alter_table.actions.as_slice() {
         [AlterAction::RenameTable(to)] => ViewAction::Rename(to.clone()),
         [AlterAction::RenameColumn { from, to }] => ViewAction::RenameColumn { from: from.clone(), to: to.clone() },
-        _ => return Err(wrong_kind(&alter_table.name, "table")),
+        _ => return Err(not_a(&alter_table.name, "table")),
     };
     let AlterTable { name, if_exists, .. } = alter_table;
-    alter(session, &AlterView { name: name.clone(), if_exists: *if_exists, action }).await
+    alter(session, &AlterView { name: name.clone(), kind: None, if_exists: *if_exists, action }).await
 }
 
-pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()> {
+pub(super) async fn drop(session: &mut Session, kind: ViewKind, drop: &DropTables) -> Result<()> {
     check_tenants(session, "DROP VIEW")?;
     let mut views: Vec<(Schema, u32)> = Vec::with_capacity(drop.names.len());
     for name in &drop.names {
         match session.find(name) {
-            Some((place, Found::View(view))) => {
+            Some((place, Found::View(view))) if view.kind() == kind.name() => {
                 session.check_owner(view.id, true)?;
                 views.push((place, view.id));
             }
-            Some(_) => return Err(wrong_kind(name, "view")),
-            None if drop.if_exists => skipped(session, &format!("view \"{name}\" does not exist")),
-            None => return Err(session.missing(name, "view")),
+            Some((_, found)) => return Err(wrong_kind(name, kind.name(), &found)),
+            None if drop.if_exists => skipped(session, &format!("{} \"{name}\" does not exist", kind.name())),
+            None => return Err(session.missing(name, kind.name())),
         }
     }
     if views.is_empty() {
@@ -253,7 +275,7 @@ pub(super) fn cascaded(
 
 /// Tells the client which views go along.
 fn tell_views(session: &mut Session, views: &[Arc<SqlView>]) {
-    let all: Vec<_> = views.iter().map(|view| ("view", view.id)).collect();
+    let all: Vec<_> = views.iter().map(|view| (view.kind(), view.id)).collect();
     tell(session, &all);
 }
 
@@ -283,13 +305,18 @@ pub(super) fn tell(session: &mut Session, gone: &[(&str, u32)]) {
     }
 }
 
+/// 42809 for a relation of another kind than the statement drops.
+pub(super) fn wrong_kind(name: &str, wanted: &str, found: &Found) -> SqlError {
+    let kind = match found {
+        Found::Table(_) => "table",
+        Found::View(view) => view.kind(),
+    };
+    not_a(name, wanted).with_hint(format!("Use DROP {} to remove a {kind}.", kind.to_uppercase()))
+}
+
 /// 42809 for a relation of another kind than the statement names.
-pub(super) fn wrong_kind(name: &str, wanted: &str) -> SqlError {
-    let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a {wanted}"));
-    match wanted {
-        "view" => error.with_hint("Use DROP TABLE to remove a table."),
-        _ => error.with_hint("Use DROP VIEW to remove a view."),
-    }
+fn not_a(name: &str, wanted: &str) -> SqlError {
+    SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a {wanted}"))
 }
 
 fn check_tenants(session: &Session, what: &str) -> Result<()> {

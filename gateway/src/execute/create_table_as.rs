@@ -111,7 +111,8 @@ async fn create_and_fill(
     let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
     let options = without_storage_parameters(session, &create.options);
     let columns = Query::columns(&plan).await;
-    let definition = TableDefinition { options: pairs(&options), ..definition(create, &columns)? };
+    let definition = definition(&create.name, &create.columns, &columns)?;
+    let definition = TableDefinition { options: pairs(&options), ..definition };
     // A transaction gives up at its end what it has not used.
     let (reserved, number) = if place == Schema::Temporary {
         (None, shielded(session.reserve_temporary(1)).await?)
@@ -147,39 +148,54 @@ async fn make(
     (place, table): (&Schema, &Arc<Table>),
     source: Option<(Query, LogicalPlan)>,
 ) -> Result<u64> {
-    let mut rows = 0;
-    if let Some((query, plan)) = source {
-        query.statement_context().authorize()?;
-        let mut load = Load::filling(session, view, table.clone()).await?;
-        let mut batches = query.run(plan).await?;
-        while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {
-            for row in 0..batch.num_rows() {
-                load.add(rows, load.assigned(&batch, row)?)?;
-                rows += 1;
-                if load.is_full() {
-                    load.write(session, false).await.map_err(|failed| failed.error)?;
-                }
-            }
-        }
-        load.write(session, true).await.map_err(|failed| failed.error)?;
-    }
+    let rows = match source {
+        Some((query, plan)) => fill(session, view, table, (&query, plan)).await?,
+        None => 0,
+    };
     let edit = || vec![PrivateEdit::CreateTable(Box::new(table.as_ref().clone()))];
     shielded(change_in(session, place, |_| Ok(edit()))).await?;
     Ok(rows)
 }
 
-/// The table that a query's columns make.
+/// Writes the rows of a query into the space of a table that nobody sees yet; gives their number.
+///
+/// # Errors
+/// What is wrong with the query or its rows; the store's.
+pub(super) async fn fill(
+    session: &mut Session,
+    view: View,
+    table: &Arc<Table>,
+    (query, plan): (&Query, LogicalPlan),
+) -> Result<u64> {
+    query.statement_context().authorize()?;
+    let mut load = Load::filling(session, view, table.clone()).await?;
+    let mut batches = query.run(plan).await?;
+    let mut rows = 0;
+    while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {
+        for row in 0..batch.num_rows() {
+            load.add(rows, load.assigned(&batch, row)?)?;
+            rows += 1;
+            if load.is_full() {
+                load.write(session, false).await.map_err(|failed| failed.error)?;
+            }
+        }
+    }
+    load.write(session, true).await.map_err(|failed| failed.error)?;
+    Ok(rows)
+}
+
+/// The table that a query's columns make, with given names for the first of them.
 ///
 /// # Errors
 /// 42601 for more names than columns, 42701 for a name twice, 0A000 for a type that no column can have.
-fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<TableDefinition> {
+pub(super) fn definition(name: &str, given: &[String], columns: &datatypes::Schema) -> Result<TableDefinition> {
     let fields = columns.fields();
-    if create.columns.len() > fields.len() {
+    if given.len() > fields.len() {
         return Err(SqlError::syntax("too many column names were specified"));
     }
     let mut definitions: Vec<ColumnDefinition> = Vec::with_capacity(fields.len());
     for (at, field) in fields.iter().enumerate() {
-        let name = create.columns.get(at).unwrap_or(field.name()).clone();
+        let name = given.get(at).unwrap_or(field.name()).clone();
         if definitions.iter().any(|other| other.name == name) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
@@ -199,7 +215,7 @@ fn definition(create: &CreateTableAs, columns: &datatypes::Schema) -> Result<Tab
         });
     }
     Ok(TableDefinition {
-        name: create.name.name.clone(),
+        name: name.to_owned(),
         columns: definitions,
         primary_key: Vec::new(),
         families: Vec::new(),

@@ -29,7 +29,10 @@ pub(super) fn maintain(session: &mut Session, upkeep: &Maintenance) -> Result<Ou
             return Ok(Outcome::Done("CREATE SCHEMA".into()));
         }
     };
-    let is_table = |name: &RelationName| matches!(session.find(name), Some((_, Found::Table(_))));
+    let is_table = |name: &RelationName| match session.find(name) {
+        Some((_, Found::View(view))) => view.materialized.is_some(),
+        found => found.is_some(),
+    };
     if let Some(name) = tables.iter().find(|name| !is_table(name)) {
         return Err(name.missing("relation"));
     }

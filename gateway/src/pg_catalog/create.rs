@@ -212,11 +212,11 @@ fn sequence_options(sequence: &Sequence, all: bool) -> String {
     options.join(" ")
 }
 
-/// `CREATE VIEW … AS …`
+/// `CREATE VIEW … AS …`, `CREATE MATERIALIZED VIEW … AS …`
 pub fn view(view: &keyspan_catalog::SqlView, statement: &StatementContext) -> String {
     let temporary = if statement.is_temporary(view.id) { "TEMPORARY " } else { "" };
-    let query = views::definition(view, statement);
-    format!("CREATE {temporary}VIEW {} AS\n{}", quote_ident(&view.name), query.trim_end_matches(';'))
+    let (query, kind) = (views::definition(view, statement), view.kind().to_uppercase());
+    format!("CREATE {temporary}{kind} {} AS\n{}", quote_ident(&view.name), query.trim_end_matches(';'))
 }
 
 /// The columns of [`table_rows`].
@@ -226,7 +226,7 @@ pub const TABLE_COLUMNS: [&str; 4] = ["schema", "name", "type", "owner"];
 pub fn table_rows(statement: &StatementContext) -> Vec<TextRow> {
     let tables =
         statement.tables().map(|table| (table.id.0, &table.name, format!("{} table", tables::kind(table, statement))));
-    let views = views::all(statement).map(|view| (view.id, &view.name, "view".to_owned()));
+    let views = views::all(statement).map(|view| (view.id, &view.name, view.kind().to_owned()));
     let row = |(oid, name, kind): (u32, &String, String)| {
         let owner = cluster::role_name(statement, rights::owner_of(statement, oid));
         vec![Some(objects::schema_name(statement, oid)), Some(name.clone()), Some(kind), Some(owner)]

@@ -60,7 +60,7 @@ fn table(snapshot: &Snapshot, cell: &cells::Cell, tenant: Option<&&str>) -> Opti
     let id = TableId(cell.table);
     let private = || {
         let own = snapshot.private.iter().find(|(id, _)| tenant.is_some_and(|name| id.as_str() == *name))?.1;
-        own.tables.get(&id)
+        own.tables.get(&id).cloned().or_else(|| own.views.get(&id.0)?.table().map(Arc::new))
     };
-    snapshot.tables.get(&id).or_else(private).cloned()
+    snapshot.tables.get(&id).cloned().or_else(private)
 }

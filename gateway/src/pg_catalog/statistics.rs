@@ -12,7 +12,7 @@ use super::{
     objects::{
         count, index_oid, is_index, key_name, keyed_tables, name_of_relation, own_table, schema_name, table_of_oid,
     },
-    rights, sizes,
+    rights, sizes, views,
 };
 use crate::{
     activity::Activity,
@@ -315,6 +315,13 @@ fn relation(values: &[ScalarValue], statement: &StatementContext, of: fn(&SpanIn
     let Some(oid) = rights::relation_of(statement, &values[0])? else { return Ok(ScalarValue::Int64(None)) };
     let bytes = match table_of_oid(statement, oid) {
         Some(table) if own_table(oid) => sizes::measure(statement, table).map_err(external)?.as_ref().map_or(0, of),
+        None if let Some(table) =
+            views::of_oid(statement, oid).filter(|view| view.id == oid).and_then(|view| view.table()) =>
+        {
+            let table = table.space.is_some().then_some(table);
+            let span = table.map(|table| sizes::measure(statement, &table)).transpose().map_err(external)?.flatten();
+            span.as_ref().map_or(0, of)
+        }
         Some(_) if is_index(oid) => 0,
         _ if name_of_relation(statement, oid).is_some() => 0,
         _ => return Ok(ScalarValue::Int64(None)),

@@ -59,6 +59,24 @@ pub fn type_rows(statement: &StatementContext) -> Vec<Row> {
     all(statement).map(|view| row_type(view, statement)).collect()
 }
 
+/// The views that keep no rows: those that the standard knows, and `pg_views`.
+fn plain(statement: &StatementContext) -> impl Iterator<Item = &Arc<SqlView>> {
+    all(statement).filter(|view| view.materialized.is_none())
+}
+
+/// The rows of `pg_matviews`.
+pub fn materialized(statement: &StatementContext) -> Vec<Row> {
+    let one = |view: &Arc<SqlView>| {
+        row! {
+            "schemaname" => schema_name(statement, view.id), "matviewname" => view.name.clone(),
+            "matviewowner" => cluster::role_name(statement, rights::owner_of(statement, view.id)),
+            "tablespace" => Cell::Null, "hasindexes" => false, "ispopulated" => view.is_populated(),
+            "definition" => definition(view, statement),
+        }
+    };
+    all(statement).filter(|view| view.materialized.is_some()).map(one).collect()
+}
+
 /// The rows of `pg_views`.
 pub fn definitions(statement: &StatementContext) -> Vec<Row> {
     let one = |view: &Arc<SqlView>| {
@@ -67,7 +85,7 @@ pub fn definitions(statement: &StatementContext) -> Vec<Row> {
             "viewowner" => cluster::role_name(statement, rights::owner_of(statement, view.id)), "definition" => definition(view, statement),
         }
     };
-    all(statement).map(one).collect()
+    plain(statement).map(one).collect()
 }
 
 /// The rows of `pg_rewrite`.
@@ -86,9 +104,9 @@ pub fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
     all(statement).flat_map(|view| dependencies(view)).collect()
 }
 
-/// The views that the statement's role may do anything with.
+/// The views of the standard that the statement's role may do anything with.
 fn usable(statement: &StatementContext) -> impl Iterator<Item = &Arc<SqlView>> {
-    all(statement).filter(|view| rights::is_usable(statement, view.id))
+    plain(statement).filter(|view| rights::is_usable(statement, view.id))
 }
 
 /// The rows of `information_schema.views`.
@@ -127,7 +145,7 @@ pub fn table_usage(statement: &StatementContext) -> Vec<Row> {
         let used = view.uses.keys().filter_map(|number| statement.readable(*number));
         used.map(|relation| usage(view, statement, &relation, None)).collect::<Vec<_>>()
     };
-    all(statement).flat_map(of_view).collect()
+    plain(statement).flat_map(of_view).collect()
 }
 
 /// The rows of `information_schema.view_column_usage`.
@@ -140,7 +158,7 @@ pub fn column_usage(statement: &StatementContext) -> Vec<Row> {
         });
         rows.collect::<Vec<_>>()
     };
-    all(statement).flat_map(of_view).collect()
+    plain(statement).flat_map(of_view).collect()
 }
 
 fn usage(view: &SqlView, statement: &StatementContext, used: &Relation<'_>, column: Option<String>) -> Row {
@@ -161,9 +179,11 @@ fn class(view: &SqlView, statement: &StatementContext) -> Row {
         "oid" => view.id, "relname" => view.name.clone(), "relnamespace" => namespace(statement, view.id),
         "reltype" => view.id | ROW_TYPE, "relowner" => rights::owner_of(statement, view.id),
         "relacl" => rights::list_of(statement, view.id), "reltuples" => -1,
-        "relpersistence" => persistence(statement, view.id), "relkind" => "v",
+        "relpersistence" => persistence(statement, view.id),
+        "relkind" => if view.materialized.is_some() { "m" } else { "v" },
         "relnatts" => i64::try_from(view.columns.len()).unwrap_or(0), "relhasrules" => true,
-        "relispopulated" => true, "relreplident" => "n",
+        "relispopulated" => view.is_populated(),
+        "relreplident" => if view.materialized.is_some() { "d" } else { "n" },
     }
 }
 

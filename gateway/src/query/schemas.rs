@@ -214,6 +214,12 @@ impl Schema {
         }
         let Some(Relation::View(view)) = found else { return self.sequence(place, name).await };
         self.needs_read(view.id);
+        if let Some(table) = view.table() {
+            return match view.is_populated() {
+                true => self.rows.0(&Arc::new(table), self.form).map(Some),
+                false => Ok(Some(Arc::new(views::Unpopulated::of(table)))),
+            };
+        }
         let opened = Box::pin(views::open(view, &self.statement, &self.rows, &self.nesting)).await;
         opened.map(Some).map_err(|error| DataFusionError::External(Box::new(error)))
     }

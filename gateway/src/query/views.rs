@@ -3,22 +3,25 @@
 //! A view is planned where a statement names it, with names as they are now ([`view_binding`]), and DataFusion puts the
 //! plan in the name's place: predicates go through it as through any subquery. Views may read views, [`DEPTH_MAX`]
 //! deep, and a statement opens [`OPENED_MAX`] of them at most, so that a few that each read another twice do not grow
-//! without end.
+//! without end. A view that keeps rows is read as a table; its query is planned only to fill it.
 
 use super::{nested_context, plan, planning, schemas::Rows};
 use crate::{
     context::StatementContext,
     pg::error::{Result, SqlError, SqlState},
-    pg_catalog, view_binding,
+    pg_catalog, provider, view_binding,
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
 use datafusion::{
-    catalog::{TableProvider, view::ViewTable},
+    catalog::{Session, TableProvider, view::ViewTable},
     common::Column,
-    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast},
+    error::DataFusionError,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, cast},
+    physical_plan::ExecutionPlan,
     sql::sqlparser::ast,
 };
-use keyspan_catalog::{SqlView, ViewColumn};
+use keyspan_catalog::{SqlView, Table, ViewColumn};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -80,6 +83,44 @@ pub async fn open(
         return Err(outlived(view));
     }
     Ok(Arc::new(ViewTable::new(named(planned, view.columns.iter().map(|column| column.name.as_str()))?, None)))
+}
+
+/// A materialized view that was never filled, or emptied: it can be named, for example by another view, and not be read.
+#[derive(Debug)]
+pub struct Unpopulated {
+    name: String,
+    schema: SchemaRef,
+}
+
+impl Unpopulated {
+    /// Of the table of its rows.
+    pub fn of(table: Table) -> Self {
+        Self { schema: provider::schema_of(&table, false), name: table.name }
+    }
+}
+
+#[async_trait]
+impl TableProvider for Unpopulated {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        _: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+        let message = format!("materialized view \"{}\" has not been populated", self.name);
+        let error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_hint("Use the REFRESH MATERIALIZED VIEW command.");
+        Err(DataFusionError::External(Box::new(error)))
+    }
 }
 
 /// Other sessions do not know of a temporary view, and are not kept from changing what it reads.

@@ -41,8 +41,8 @@ fn forget_what_is_gone(instance: &Instance, snapshot: &Snapshot) {
     let databases: HashSet<u32> = active.map(|tenant| tenant.oid).collect();
     instance.statistics.texts.forget(|entry| entry.database.is_some_and(|oid| !databases.contains(&oid)));
     instance.statistics.slow.retain(|oid| databases.contains(&oid));
-    let private = snapshot.private.values().flat_map(|own| own.tables.keys());
-    let tables: HashSet<u32> = snapshot.tables.keys().chain(private).map(|id| id.0).collect();
+    let private = snapshot.private.values().flat_map(|own| own.with_rows()).map(|table| table.id);
+    let tables: HashSet<u32> = snapshot.tables.keys().copied().chain(private).map(|id| id.0).collect();
     for share in instance.shares.all() {
         share.work.retain(|id| tables.contains(&id));
     }

@@ -128,6 +128,7 @@ fn is_one_transaction(session: &Session, statements: &[FromText]) -> bool {
             || matches!(of, Statement::Merge(_) | Statement::WritingWith(_))
             || matches!(of, Statement::Cursor(CursorStatement::Declare(_)) | Statement::Execute(_))
             || matches!(of, Statement::Definition(_) | Statement::CreateTableAs(_))
+            || matches!(of, Statement::CreateMaterialized(_) | Statement::RefreshMaterialized(_))
     };
     let by_itself = |of: &Statement| match of {
         Statement::Definition(definition) => ddl::stands_alone(session, definition),

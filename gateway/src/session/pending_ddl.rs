@@ -339,6 +339,8 @@ impl Session {
         let spaces = edits.iter().filter_map(|edit| match edit {
             PrivateEdit::CreateTable(table) => table.space,
             PrivateEdit::AlterTable(change) if change.0.space != change.1.space => change.1.space,
+            PrivateEdit::CreateView(view) => view.space(),
+            PrivateEdit::AlterView(change) if change.0.space() != change.1.space() => change.1.space(),
             _ => None,
         });
         definitions.spaces.extend(spaces);
@@ -358,9 +360,9 @@ impl Session {
             }
         };
         definitions.applied = Some((base, seen.clone()));
-        // The rows of a table that is no more, or is another's by now.
+        // The rows of a table or materialized view that is no more, or is another's by now.
         let temporary = self.temporary.state();
-        let is_gone = |id: TableId| seen.table_of(Some(&tenant), id).is_none() && !temporary.has(id);
+        let is_gone = |id: TableId| seen.relation(Some(&tenant), id.0).is_none() && !temporary.has(id);
         self.transaction.forget_rows(is_gone);
         Ok(())
     }

@@ -31,6 +31,7 @@ fn check(sql: &str, change: impl FnOnce(&mut Snapshot), expected: Expect) {
         sql,
         uses,
         comments,
+        materialized: None,
     };
     let numbered = |number| lookup::numbered(&snapshot, None, number);
     let (opened, shown) = (opened(&view, numbered).unwrap(), text_of(&view, numbered, |_| true).unwrap());

@@ -241,6 +241,7 @@ files! { "tests/slt/postgres":
     key_changes
     kinds_of_statements
     materialized
+    materialized_views
     merge
     merged_columns
     names

@@ -30,6 +30,8 @@ const PRIVATE: &str = "
     CREATE SEQUENCE counter START 100 INCREMENT 10;
     CREATE VIEW busy AS SELECT k, max(v) AS v FROM metrics GROUP BY k;
     CREATE VIEW both_of AS SELECT b.k, n.body FROM busy b JOIN notes n ON n.id = b.v;
+    CREATE MATERIALIZED VIEW kept AS SELECT n.id, n.body, b.v FROM notes n LEFT JOIN busy b ON b.v = n.id WITH NO DATA;
+    CREATE MATERIALIZED VIEW empty AS SELECT count(*) FROM kept WITH NO DATA;
     COMMENT ON TABLE notes IS 'mine'";
 
 const ROWS: &str = "
@@ -43,6 +45,8 @@ const ROWS: &str = "
     UPDATE remembered SET v = '2';
     INSERT INTO notes (body) VALUES ('one'), ('two'), ('three');
     INSERT INTO notes DEFAULT VALUES;
+    REFRESH MATERIALIZED VIEW kept;
+    UPDATE notes SET body = 'after' WHERE id = 4;
     INSERT INTO bag VALUES ('b1'), ('b2'), ('b1');
     SELECT nextval('counter'), nextval('counter')";
 
@@ -60,6 +64,8 @@ const SAME: &[&str] = &[
     "SELECT v FROM bag ORDER BY v",
     "SELECT * FROM busy ORDER BY k",
     "SELECT * FROM both_of ORDER BY k",
+    "SELECT * FROM kept ORDER BY id",
+    "SELECT matviewname, ispopulated, definition FROM pg_matviews ORDER BY 1",
     "SELECT pg_get_viewdef('both_of'::regclass)",
     "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1",
     "SELECT column_name, column_default FROM information_schema.columns WHERE table_name = 'notes' ORDER BY 1",
@@ -122,7 +128,11 @@ async fn a_copy_has_everything_of_its_template() -> Result<()> {
     b.batch_execute("INSERT INTO notes (body) VALUES ('of b'); UPDATE metrics SET v = 0; DELETE FROM salted").await?;
     assert_eq!(error(&b, "INSERT INTO notes (body) VALUES ('bad')").await.split(' ').next(), Some("23514"));
     assert_eq!(error(&b, "DROP TABLE notes").await.split(' ').next(), Some("2BP01"));
-    b.batch_execute("ALTER TABLE bag RENAME COLUMN v TO w; DROP VIEW both_of; DROP TABLE notes").await?;
+    b.batch_execute(
+        "ALTER TABLE bag RENAME COLUMN v TO w; DROP VIEW both_of;
+                     DROP MATERIALIZED VIEW empty, kept; DROP TABLE notes",
+    )
+    .await?;
     assert_eq!(seen(&a).await?, before);
     assert_eq!(rows(&neighbour, "SELECT k FROM salted").await?, ["other"]);
     // What is written to the copy later merges with what came along.

@@ -25,10 +25,10 @@ pub enum Definition {
     DropSequences(DropTables),
     /// `CREATE VIEW`
     CreateView(CreateView),
-    /// `ALTER VIEW`
+    /// `ALTER [MATERIALIZED] VIEW`
     AlterView(AlterView),
-    /// `DROP VIEW`
-    DropViews(DropTables),
+    /// `DROP [MATERIALIZED] VIEW`
+    DropViews(ViewKind, DropTables),
     /// `CREATE PROTO DESCRIPTOR`
     CreateProto(CreateProto),
     /// `DROP PROTO DESCRIPTOR`
@@ -455,6 +455,49 @@ pub struct CreateView {
     pub query: Box<Query>,
 }
 
+/// `CREATE MATERIALIZED VIEW`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateMaterialized {
+    /// Name, columns and query; it never replaces another.
+    pub view: CreateView,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// The `WITH` options.
+    pub options: Vec<OptionClause>,
+    /// Whether it is filled: not under `WITH NO DATA`.
+    pub with_data: bool,
+}
+
+/// `REFRESH MATERIALIZED VIEW`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefreshMaterialized {
+    /// The view.
+    pub name: RelationName,
+    /// `CONCURRENTLY`
+    pub concurrently: bool,
+    /// Whether it is filled: under `WITH NO DATA` it is emptied, and can not be read.
+    pub with_data: bool,
+}
+
+/// The two kinds of views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewKind {
+    /// Of a query that is run when it is read.
+    Plain,
+    /// That keeps rows.
+    Materialized,
+}
+
+impl ViewKind {
+    /// As PostgreSQL's messages name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "view",
+            Self::Materialized => "materialized view",
+        }
+    }
+}
+
 /// `CREATE TABLE … AS`, `SELECT … INTO`
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateTableAs {
@@ -474,11 +517,13 @@ pub struct CreateTableAs {
     pub on_commit: Option<OnCommit>,
 }
 
-/// `ALTER VIEW`
+/// `ALTER [MATERIALIZED] VIEW`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterView {
     /// The view.
     pub name: RelationName,
+    /// Its kind; `None` for any: `ALTER TABLE`.
+    pub kind: Option<ViewKind>,
     /// `IF EXISTS`
     pub if_exists: bool,
     /// The action.
@@ -566,8 +611,8 @@ pub struct Comment {
 pub enum Commented {
     /// A table.
     Table(RelationName),
-    /// A view.
-    View(RelationName),
+    /// A view of a kind.
+    View(ViewKind, RelationName),
     /// A column of a table or view.
     Column(RelationName, String),
     /// A database.

@@ -84,6 +84,8 @@ pub enum Owned {
     Table(RelationName, bool),
     /// `ALTER VIEW`, with whether `IF EXISTS` was said.
     View(RelationName, bool),
+    /// `ALTER MATERIALIZED VIEW`, with whether `IF EXISTS` was said.
+    Materialized(RelationName, bool),
     /// `ALTER SEQUENCE`, with whether `IF EXISTS` was said.
     Sequence(RelationName, bool),
     /// `ALTER DATABASE`

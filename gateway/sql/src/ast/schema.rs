@@ -51,6 +51,8 @@ pub enum Moved {
     Table,
     /// A view.
     View,
+    /// A materialized view.
+    Materialized,
     /// A sequence.
     Sequence,
 }

@@ -148,10 +148,14 @@ async fn commit_defined(
     let own = open.definitions.tables();
     for (id, mutations) in Arc::unwrap_or_clone(std::mem::take(&mut open.buffered)) {
         // What it has not changed itself is to be as its statements knew it.
-        let table = if own.contains(&id) { after.table_of(Some(tenant), id) } else { open.tables.get(&id) };
+        let table = match after.kept_by_view(tenant, id) {
+            None if own.contains(&id) => after.table_of(Some(tenant), id).cloned(),
+            None => open.tables.get(&id).cloned(),
+            kept => kept.map(Arc::new),
+        };
         if let Some(table) = table {
             let by_key = mutations.into_iter().map(|(key, row)| (key, row.mutations)).collect();
-            written.rows.insert(id, (table.clone(), by_key));
+            written.rows.insert(id, (table, by_key));
         }
     }
     let count = written.row_count();

@@ -14,7 +14,8 @@ async fn semantics_10_definitions_of_datafusion_are_unreachable() -> Result<()> 
         0A000: CREATE VIEW in the operator's database is not supported
         HINT: A view belongs to a tenant: create it in the tenant's database.
         op> CREATE MATERIALIZED VIEW v AS SELECT 1
-        0A000: CREATE MATERIALIZED is not supported
+        0A000: CREATE MATERIALIZED VIEW in the operator's database is not supported
+        HINT: A view belongs to a tenant: create it in the tenant's database.
         op> CREATE EXTERNAL TABLE e STORED AS CSV LOCATION '/etc/passwd'
         0A000: CREATE EXTERNAL is not supported
         op> CREATE UNBOUNDED EXTERNAL TABLE e STORED AS CSV LOCATION '/etc/passwd'
