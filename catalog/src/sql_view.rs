@@ -5,7 +5,7 @@
 //! a view uses is dropped without the view: [`check`] compares every change of a tenant's relations, and of shared
 //! tables, with its views.
 //!
-//! A view may keep the rows of its query, as they were when it was last filled: then it is [materialized](materialized).
+//! A view may keep the rows of its query, as they were when it was last filled: then it is [`materialized`].
 
 mod materialized;
 
