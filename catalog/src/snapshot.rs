@@ -2,9 +2,9 @@
 //! [`Edit`].
 
 use crate::{
-    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, KeyPart, MockNonce, Private, PrivateEdit,
-    ProtoDescriptor, ProtoMessage, Quotas, Relation, Result, Role, RoleName, Server, SettingDefaults, SqlView, Table,
-    TableId, Tenant, TenantId, TenantState,
+    DropCertificate, Edit, Erasure, Erasures, Error, ErrorKind, MockNonce, Private, PrivateEdit, ProtoDescriptor,
+    ProtoMessage, Quotas, Relation, Result, Role, RoleName, Server, SettingDefaults, SqlView, Table, TableId, Tenant,
+    TenantId, TenantState,
     erasure::{self, ErasureStep},
     proto::objects as proto,
     sql_view,
@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+pub(crate) mod format;
 mod rights;
 mod servers;
 
@@ -55,13 +56,6 @@ pub struct Snapshot {
     pub format: u32,
 }
 
-/// The format of a catalog without what came later.
-pub(crate) const FIRST_FORMAT: u32 = 1;
-/// The format of one with keys of reversed parts: a program before them would look for rows where none are.
-pub(crate) const REVERSED_KEYS_FORMAT: u32 = 2;
-/// The format of one with materialized views: a program before them would delete their rows as those of no table.
-pub(crate) const MATERIALIZED_FORMAT: u32 = 3;
-
 impl Default for Snapshot {
     /// An empty catalog.
     fn default() -> Self {
@@ -78,7 +72,7 @@ impl Default for Snapshot {
             drops: Vec::new(),
             erasures: Erasures::new(),
             mock_nonce: None,
-            format: FIRST_FORMAT,
+            format: format::FIRST_FORMAT,
         }
     }
 }
@@ -142,23 +136,8 @@ impl Snapshot {
             Edit::RevokeRole(oid, member, admin) => next.revoke_role(*oid, member, *admin)?,
             Edit::SetMockNonce(nonce) => next.mock_nonce = next.mock_nonce.or(Some(*nonce)),
         }
-        if next.format < REVERSED_KEYS_FORMAT && next.has_reversed_keys() {
-            next.format = REVERSED_KEYS_FORMAT;
-        }
-        if next.format < MATERIALIZED_FORMAT && next.has_materialized_views() {
-            next.format = MATERIALIZED_FORMAT;
-        }
+        next.raise_format();
         Ok(next)
-    }
-
-    fn has_reversed_keys(&self) -> bool {
-        let own = self.private.values().flat_map(|private| private.tables.values());
-        self.tables.values().chain(own).any(|table| table.key.parts.iter().any(KeyPart::is_reversed))
-    }
-
-    fn has_materialized_views(&self) -> bool {
-        let mut own = self.private.values().flat_map(|private| private.views.values());
-        own.any(|view| view.materialized.is_some())
     }
 
     /// Allocates an OID that was never used before.

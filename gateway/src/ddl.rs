@@ -38,7 +38,10 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     session::Session,
     shield::shielded,
-    sql::ast::definition::{AlterView, Definition, SessionsOf, ViewKind},
+    sql::ast::{
+        definition::{Definition, SessionsOf},
+        view::{AlterView, ViewKind},
+    },
 };
 
 /// The command tag of a definition.

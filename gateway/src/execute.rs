@@ -6,6 +6,8 @@
 
 pub(crate) mod auto_parameterize;
 mod create_table_as;
+mod cursor;
+mod define;
 mod describe;
 mod erase;
 mod lock_table;
@@ -23,8 +25,6 @@ mod writing_with;
 pub use outcome::Outcome;
 
 use crate::{
-    audit::Event,
-    context::introspection::CursorInfo,
     copy::{self, CopyIn},
     ddl,
     pg::error::{Result, SqlError, SqlState},
@@ -33,8 +33,7 @@ use crate::{
     session::{Prepared, Session},
     sql::{
         ast::{
-            Explain, SelectQuery, Statement,
-            definition::Definition,
+            Explain, Statement,
             session::{CursorStatement, Listening, Setting, Transaction},
         },
         explain::analyzed_write,
@@ -44,7 +43,7 @@ use crate::{
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
-use futures::{TryStreamExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 type Hints<'a> = &'a [Option<DataType>];
@@ -267,28 +266,10 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             check_writable(session, statement)?;
             Ok(Outcome::CopyIn(Box::new(apart(move || CopyIn::begin(session, from)).await?)))
         }
-        Statement::Definition(definition) => apart(move || define(session, definition)).await,
-        Statement::CreateTableAs(create) => {
-            check_definable(session, "CREATE TABLE AS")?;
-            let making = &mut *session;
-            let made = apart(move || create_table_as::create_table_as(making, create, parameters)).await;
-            let event = Event::new("definition").text("statement", "CREATE TABLE AS");
-            session.audit(event.names("objects", [create.name.to_string()]), made.as_ref().err());
-            made.map(Outcome::Done)
-        }
-        Statement::CreateMaterialized(create) => {
-            check_definable(session, "CREATE MATERIALIZED VIEW")?;
-            let making = &mut *session;
-            let made = apart(move || materialized_view::create(making, create)).await;
-            let event = Event::new("definition").text("statement", "CREATE MATERIALIZED VIEW");
-            session.audit(event.names("objects", [create.view.name.to_string()]), made.as_ref().err());
-            made.map(Outcome::Done)
-        }
-        Statement::RefreshMaterialized(refresh) => {
-            check_definable(session, "REFRESH MATERIALIZED VIEW")?;
-            apart(move || materialized_view::refresh(session, refresh)).await?;
-            Ok(Outcome::Done("REFRESH MATERIALIZED VIEW".into()))
-        }
+        Statement::Definition(definition) => apart(move || define::define(session, definition)).await,
+        Statement::CreateTableAs(create) => apart(move || define::table_as(session, create, parameters)).await,
+        Statement::CreateMaterialized(create) => apart(move || define::materialized(session, create)).await,
+        Statement::RefreshMaterialized(refresh) => apart(move || define::refreshed(session, refresh)).await,
         Statement::Setting(setting) => set(session, setting),
         Statement::Transaction(transaction) => bound(session, transaction).await,
         Statement::Prepare(prepare) => {
@@ -305,7 +286,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
             session.statements.deallocate(name.as_deref())?;
             Ok(Outcome::Done(if name.is_none() { "DEALLOCATE ALL" } else { "DEALLOCATE" }.into()))
         }
-        Statement::Cursor(cursor) => apart(move || run_cursor(session, cursor, parameters)).await,
+        Statement::Cursor(cursor) => apart(move || cursor::run(session, cursor, parameters)).await,
         Statement::Truncate { tables, restart } => {
             check_writable(session, statement)?;
             apart(move || truncate::truncate(session, tables, *restart)).await?;
@@ -395,55 +376,6 @@ fn check_writable(session: &Session, statement: &Statement) -> Result<()> {
     Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message))
 }
 
-async fn run_cursor(session: &mut Session, cursor: &CursorStatement, parameters: Vec<ScalarValue>) -> Result<Outcome> {
-    let tag = match cursor {
-        CursorStatement::Declare(declare) => {
-            session.cursors.check_free(&declare.name)?;
-            if !session.in_transaction() && !declare.hold {
-                let message = "DECLARE CURSOR can only be used in transaction blocks";
-                return Err(SqlError::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, message));
-            }
-            let (rows, needs) = match &declare.query {
-                SelectQuery::Locking(query) => locking::rows(session, query, parameters).await?,
-                SelectQuery::Plain(query) => {
-                    let (query, plan) = plan_query(session, query, &parameters).await?;
-                    let rows = query.run(with_parameters(plan, parameters)?).await?;
-                    (rows, query.statement_context().needs.clone())
-                }
-            };
-            let depth = session.savepoint_depth();
-            let at_micros = session.instance.clock.now_micros();
-            let (scroll, hold) = (declare.scroll, declare.hold);
-            let told = CursorInfo { name: declare.name.clone(), text: declare.text.clone(), at_micros, scroll, hold };
-            session.cursors.declare(declare.name.clone(), (rows, needs), told, depth)?;
-            if !session.in_transaction() {
-                session.cursors.commit();
-            }
-            "DECLARE CURSOR".to_owned()
-        }
-        CursorStatement::Fetch(fetch) => {
-            let needs = session.cursors.needs(&fetch.name)?;
-            session.authorize(&needs)?;
-            let rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
-            return Ok(Outcome::Rows { tag: "FETCH", rows, needs });
-        }
-        CursorStatement::Move(fetch) => {
-            session.authorize(session.cursors.needs(&fetch.name)?.as_ref())?;
-            let mut rows = session.cursors.fetch(&fetch.name, fetch.direction).await?;
-            let mut count = 0;
-            while let Some(batch) = rows.try_next().await.map_err(SqlError::from)? {
-                count += batch.num_rows();
-            }
-            format!("MOVE {count}")
-        }
-        CursorStatement::Close(name) => {
-            session.cursors.close(name.as_deref())?;
-            if name.is_none() { "CLOSE CURSOR ALL" } else { "CLOSE CURSOR" }.to_owned()
-        }
-    };
-    Ok(Outcome::Done(tag))
-}
-
 /// [`analyse`] of what is seen now.
 async fn analyse_now(
     session: &mut Session,
@@ -512,26 +444,6 @@ async fn explained_parameters(session: &mut Session, explained: &Explain, hints:
             write::parameters(session, view, write, hints).await.map(|(parameters, _)| parameters)
         }
     }
-}
-
-async fn define(session: &mut Session, definition: &Definition) -> Result<Outcome> {
-    if session.in_transaction() && ddl::stands_alone(session, definition) {
-        let message = format!("{} cannot run inside a transaction block", ddl::tag(definition));
-        return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message)
-            .with_hint("Only what a tenant defines in its own database can be part of a transaction."));
-    }
-    check_definable(session, ddl::tag(definition))?;
-    ddl::execute(session, definition).await?;
-    Ok(Outcome::Done(ddl::tag(definition).into()))
-}
-
-/// Whether the transaction lets anything be defined.
-fn check_definable(session: &Session, tag: &str) -> Result<()> {
-    if session.is_read_only() {
-        let message = format!("cannot execute {tag} in a read-only transaction");
-        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message));
-    }
-    Ok(())
 }
 
 fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {

@@ -26,6 +26,7 @@ use arrow::{
     datatypes::{DataType, Schema, SchemaRef},
 };
 use datafusion::{
+    common::TableReference,
     datasource::provider_as_source,
     error::{DataFusionError, Result as PlanResult},
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
@@ -154,7 +155,8 @@ impl Query {
     pub(crate) async fn plan_of_view(&self, view: &SqlView) -> Result<LogicalPlan> {
         let rows = schemas::Rows::of(&self.view);
         let opened = views::open(view, &self.statement, &rows, &views::Nesting::default()).await?;
-        Ok(LogicalPlanBuilder::scan(view.name.as_str(), provider_as_source(opened), None)?.build()?)
+        let name = TableReference::bare(view.name.as_str());
+        Ok(LogicalPlanBuilder::scan(name, provider_as_source(opened), None)?.build()?)
     }
 
     /// Writes out what NATURAL and USING merge, by the columns that there are now: for a query that is kept.

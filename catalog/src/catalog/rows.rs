@@ -25,7 +25,7 @@
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::snapshot::{FIRST_FORMAT, MATERIALIZED_FORMAT};
+use crate::snapshot::format::{FIRST_FORMAT, MATERIALIZED_FORMAT};
 use crate::{
     DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, RemoteTable, Result,
     Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,

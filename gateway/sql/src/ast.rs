@@ -9,13 +9,15 @@ pub mod grant;
 pub mod merge;
 pub mod schema;
 pub mod session;
+pub mod view;
 
 use copy::{CopyFrom, CopyOut, CopyTo};
 use datafusion::sql::sqlparser::ast;
-use definition::{AlterTable, CreateMaterialized, CreateTableAs, Definition, RefreshMaterialized};
+use definition::{AlterTable, CreateTableAs, Definition};
 use keyspan_pg::names::RelationName;
 use merge::Merge;
 use session::{CursorStatement, Execute, Listening, Prepare, Setting, Transaction};
+use view::{CreateMaterialized, RefreshMaterialized};
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,10 @@
 //! `COMMENT ON` tables, columns, views, schemas and databases.
 
 use crate::{
-    ast::definition::{Comment, Commented, Definition, ViewKind},
+    ast::{
+        definition::{Comment, Commented, Definition},
+        view::ViewKind,
+    },
     tokens::TokenReader,
 };
 use datafusion::sql::sqlparser::tokenizer::Token;

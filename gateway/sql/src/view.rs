@@ -3,12 +3,10 @@
 use crate::{
     ast::{
         Statement,
-        definition::{
-            AlterView, CreateMaterialized, CreateView, Definition, DropTables, RefreshMaterialized, ViewAction,
-            ViewKind,
-        },
+        definition::{Definition, DropTables},
         grant::Owned,
         schema::Moved,
+        view::{AlterView, CreateMaterialized, CreateView, RefreshMaterialized, ViewAction, ViewKind},
     },
     definition::{is_cascade, is_other_object, parse_options},
     grant,

@@ -14,7 +14,8 @@ use crate::{
 };
 use datafusion::execution::SendableRecordBatchStream;
 use keyspan_catalog::{
-    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, Tenant, TenantId, TenantState, snapshot::FIRST_OID,
+    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, TableId, Tenant, TenantId, TenantState,
+    snapshot::FIRST_OID,
 };
 use std::collections::BTreeMap;
 
@@ -126,18 +127,22 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     let tenant = snapshot.tenant(name).ok_or_else(|| no_database(name))?;
     let contents = catalog.tenant_contents(tenant).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
+    let held = |oid: TableId| contents.by_table.iter().find(|of| of.oid == oid).map(|of| of.size);
     // Those of which there is nothing too, which the certificate leaves out.
     for table in snapshot.tables_in(Some(&id)) {
         if !table.is_dropped_with_tenant() {
             lines.push(format!("  {}: found on a server, where its rows stay", table.name));
             continue;
         }
-        let held = contents.by_table.iter().find(|of| of.oid == table.id).map(|of| of.size);
+        let held = held(table.id);
         if contents.by_table.len() as u64 == contents.tables || held.is_some() {
             lines.push(format!("  {}: {}", table.name, sized(&held.unwrap_or_default())));
         }
     }
-    lines.extend(snapshot.views_in(Some(&id)).map(|view| format!("  {}: a view", view.name)));
+    lines.extend(snapshot.views_in(Some(&id)).map(|view| {
+        let rows = held(TableId(view.id)).map(|size| format!(", {}", sized(&size))).unwrap_or_default();
+        format!("  {}: a {}{rows}", view.name, view.kind())
+    }));
     lines.extend(besides_tables(&contents));
     lines.push(format!("Total: {} tables, {}", contents.tables, sized(&contents.total)));
     explain::lines(&lines)

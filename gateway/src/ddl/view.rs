@@ -1,5 +1,5 @@
 //! `CREATE VIEW`, `ALTER VIEW`, `DROP VIEW`: a tenant's own, as private tables are. The last two also of materialized
-//! views, which [`materialized_view`](crate::execute) makes and fills.
+//! views, which the room [`execute`](crate::execute) makes and fills.
 //!
 //! The query of a view is planned once when it is made, to know its columns; what is stored has names bound
 //! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
@@ -16,7 +16,10 @@ use crate::{
     },
     query::{Query, views},
     session::{Found, Session},
-    sql::ast::definition::{AlterAction, AlterTable, AlterView, CreateView, DropTables, ViewAction, ViewKind},
+    sql::ast::{
+        definition::{AlterAction, AlterTable, DropTables},
+        view::{AlterView, CreateView, ViewAction, ViewKind},
+    },
     view::View,
     view_binding,
 };

@@ -94,7 +94,7 @@ async fn create_and_fill(
     create: &CreateTableAs,
     parameters: Vec<ScalarValue>,
 ) -> Result<Option<u64>> {
-    let (owner, oid) = tenant(session)?;
+    let owner = tenant(session)?.0;
     let view = session.view().await?;
     let place = session.place_of(&create.name)?;
     check_on_commit(&place, create.on_commit)?;
@@ -113,14 +113,9 @@ async fn create_and_fill(
     let columns = Query::columns(&plan).await;
     let definition = definition(&create.name, &create.columns, &columns)?;
     let definition = TableDefinition { options: pairs(&options), ..definition };
-    // A transaction gives up at its end what it has not used.
-    let (reserved, number) = if place == Schema::Temporary {
-        (None, shielded(session.reserve_temporary(1)).await?)
-    } else if session.in_transaction() {
-        (None, shielded(session.reserve(1)).await?)
-    } else {
-        let (reserved, number) = shielded(Reserved::new(session.instance.clone(), (&owner, oid), 1)).await?;
-        (Some(reserved), number)
+    let (reserved, number) = match place {
+        Schema::Temporary => (None, shielded(session.reserve_temporary(1)).await?),
+        _ => reserve(session).await?,
     };
     let made = async {
         let mut table = Table::define_private(TableId(number), &definition)?;
@@ -133,12 +128,7 @@ async fn create_and_fill(
         session.on_commit(&create.name, create.on_commit.filter(|_| made.is_ok()));
         session.temporary_settled();
     }
-    match (reserved, &made) {
-        (Some(reserved), Ok(_)) => reserved.used(),
-        (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
-        (None, _) => {}
-    }
-    made.map(Some)
+    settle(reserved, made).await.map(Some)
 }
 
 /// Writes the rows of a query, if there is one, and makes the table; gives their number.
@@ -182,6 +172,32 @@ pub(super) async fn fill(
     }
     load.write(session, true).await.map_err(|failed| failed.error)?;
     Ok(rows)
+}
+
+/// Reserves a space. A transaction gives up at its end what it has not used.
+///
+/// # Errors
+/// The catalog's.
+pub(super) async fn reserve(session: &mut Session) -> Result<(Option<Reserved>, u32)> {
+    if session.in_transaction() {
+        return Ok((None, shielded(session.reserve(1)).await?));
+    }
+    let (owner, oid) = tenant(session)?;
+    let (reserved, number) = shielded(Reserved::new(session.instance.clone(), (&owner, oid), 1)).await?;
+    Ok((Some(reserved), number))
+}
+
+/// Keeps a space that was used, or gives it up with what was written there.
+///
+/// # Errors
+/// Those of what was made.
+pub(super) async fn settle<T>(reserved: Option<Reserved>, made: Result<T>) -> Result<T> {
+    match (reserved, &made) {
+        (Some(reserved), Ok(_)) => reserved.used(),
+        (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
+        (None, _) => {}
+    }
+    made
 }
 
 /// The table that a query's columns make, with given names for the first of them.

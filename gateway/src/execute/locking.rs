@@ -38,7 +38,7 @@ use datafusion::{
     },
 };
 use futures::StreamExt;
-use keyspan_catalog::{Privileges, Relation};
+use keyspan_catalog::{Privileges, Relation, SqlView};
 use keyspan_storage::RowKey;
 use skip_locked::{Taking, window};
 use std::{borrow::Cow, sync::Arc};
@@ -99,6 +99,9 @@ async fn rows_at(
                 return Err(SqlError::unsupported(what));
             }
             let name = table_name(name)?;
+            if let Some((_, Relation::View(found))) = view.find(&name) {
+                check_lockable(found)?;
+            }
             let target = Target::of(&view, &name).map_err(|error| of_view(error, what))?;
             let relation = TableWithJoins { relation: table.factor.clone(), joins: Vec::new() };
             *table.factor = select::read(&target, &relation, &table.called).relation;
@@ -147,11 +150,22 @@ pub(super) fn note_locks(planned: &Query, query: &LockingQuery) -> Result<()> {
     let mut query = query.query.clone();
     for locked in locked(&mut query) {
         let TableFactor::Table { name, .. } = &*locked.factor else { continue };
-        if let Some((_, Relation::Table(table))) = planned.view.find(&table_name(name)?) {
-            planned.needs(table, Privileges::SELECT | Privileges::UPDATE);
+        match planned.view.find(&table_name(name)?) {
+            Some((_, Relation::Table(table))) => planned.needs(table, Privileges::SELECT | Privileges::UPDATE),
+            Some((_, Relation::View(view))) => check_lockable(view)?,
+            None => {}
         }
     }
     Ok(())
+}
+
+/// 42809 for a materialized view, as in PostgreSQL.
+fn check_lockable(view: &SqlView) -> Result<()> {
+    if view.materialized.is_none() {
+        return Ok(());
+    }
+    let message = format!("cannot lock rows in materialized view \"{}\"", view.name);
+    Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
 }
 
 /// 0A000 for a view, as for a query.

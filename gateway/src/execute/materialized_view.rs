@@ -1,7 +1,8 @@
 //! `CREATE MATERIALIZED VIEW`, `REFRESH MATERIALIZED VIEW`: views that keep the rows of their query.
 //!
 //! ```text
-//! plan the query → reserve a space → write its rows there, in parts → the edit that makes the view, or gives it that space
+//! plan the query → reserve a space → write its rows there, in parts
+//!                → the edit that makes the view, or gives it that space
 //! ```
 //!
 //! The edit shows all rows at once, as it does for [`CREATE TABLE … AS`](super::create_table_as): who reads while a view
@@ -10,7 +11,7 @@
 //! refreshes of a view outside of transactions wait for each other; of those in transactions the one that commits later
 //! fails with 40001, since it may have read an older state.
 
-use super::create_table_as::{definition, fill};
+use super::create_table_as::{definition, fill, reserve, settle};
 use crate::{
     ddl::{
         private::{change, is_there, schema_oid, tenant, without_storage_parameters},
@@ -19,9 +20,9 @@ use crate::{
     },
     pg::error::{Result, SqlError, SqlState},
     query::{Query, views},
-    session::{Found, Reserved, Session},
+    session::{Found, Session},
     shield::shielded,
-    sql::ast::definition::{CreateMaterialized, RefreshMaterialized},
+    sql::ast::view::{CreateMaterialized, RefreshMaterialized},
     view::View,
 };
 use datafusion::logical_expr::LogicalPlan;
@@ -130,8 +131,8 @@ pub(super) async fn refresh(session: &mut Session, refresh: &RefreshMaterialized
     Ok(())
 }
 
-/// Writes the rows of a query, if there is one, into the space of the view, and makes the edit of what came of it; gives
-/// the number of rows. Without a query the view has no space.
+/// Writes the rows of a query, if there is one, into the space of the view, and makes the edit of what came of it;
+/// gives the number of rows. Without a query the view has no space.
 async fn make(
     session: &mut Session,
     view: View,
@@ -145,24 +146,4 @@ async fn make(
     };
     shielded(change(session, |_| Ok(vec![edit(made.clone())]))).await?;
     Ok(rows)
-}
-
-/// Reserves a space. Of a transaction it is given up at its end, if it was not used.
-async fn reserve(session: &mut Session) -> Result<(Option<Reserved>, u32)> {
-    if session.in_transaction() {
-        return Ok((None, shielded(session.reserve(1)).await?));
-    }
-    let (owner, oid) = tenant(session)?;
-    let (reserved, number) = shielded(Reserved::new(session.instance.clone(), (&owner, oid), 1)).await?;
-    Ok((Some(reserved), number))
-}
-
-/// Keeps a space that was used, or gives it up with what was written there.
-async fn settle<T>(reserved: Option<Reserved>, made: Result<T>) -> Result<T> {
-    match (reserved, &made) {
-        (Some(reserved), Ok(_)) => reserved.used(),
-        (Some(reserved), Err(_)) => shielded(reserved.give_up()).await,
-        (None, _) => {}
-    }
-    made
 }

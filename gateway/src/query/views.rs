@@ -85,7 +85,8 @@ pub async fn open(
     Ok(Arc::new(ViewTable::new(named(planned, view.columns.iter().map(|column| column.name.as_str()))?, None)))
 }
 
-/// A materialized view that was never filled, or emptied: it can be named, for example by another view, and not be read.
+/// A materialized view that was never filled, or emptied: it can be named, for example by another view, and not be
+/// read.
 #[derive(Debug)]
 pub struct Unpopulated {
     name: String,

@@ -1,0 +1,32 @@
+//! The format in which a catalog is stored: the least that has all that is in it.
+
+use super::Snapshot;
+use crate::KeyPart;
+
+/// The format of a catalog without what came later.
+pub(crate) const FIRST_FORMAT: u32 = 1;
+/// The format of one with keys of reversed parts: a program before them would look for rows where none are.
+pub(crate) const REVERSED_KEYS_FORMAT: u32 = 2;
+/// The format of one with materialized views: a program before them would delete their rows as those of no table.
+pub(crate) const MATERIALIZED_FORMAT: u32 = 3;
+
+impl Snapshot {
+    /// Raises the format to the least that has all that is in the catalog.
+    pub(super) fn raise_format(&mut self) {
+        if self.format < MATERIALIZED_FORMAT && self.has_materialized_views() {
+            self.format = MATERIALIZED_FORMAT;
+        } else if self.format < REVERSED_KEYS_FORMAT && self.has_reversed_keys() {
+            self.format = REVERSED_KEYS_FORMAT;
+        }
+    }
+
+    fn has_reversed_keys(&self) -> bool {
+        let own = self.private.values().flat_map(|private| private.tables.values());
+        self.tables.values().chain(own).any(|table| table.key.parts.iter().any(KeyPart::is_reversed))
+    }
+
+    fn has_materialized_views(&self) -> bool {
+        let mut own = self.private.values().flat_map(|private| private.views.values());
+        own.any(|view| view.materialized.is_some())
+    }
+}
