@@ -13,6 +13,7 @@ mod wire {
     pub mod backup;
     pub mod bench;
     pub mod beside_postgres;
+    pub mod catalog_keys;
     pub mod columns;
     pub mod command;
     pub mod console;

@@ -28,6 +28,8 @@ use keyspan_catalog::{Role, SettingDefaults, TenantState};
 pub(super) const OPERATOR_DATABASE: u32 = 5;
 /// The OID of the tablespace `pg_default`.
 const TABLESPACE: u32 = 1663;
+/// The language of the server's own functions.
+pub(super) const INTERNAL: u32 = 12;
 /// The number of the encoding UTF8.
 const UTF8: i32 = 6;
 
@@ -182,9 +184,13 @@ pub fn gssapi(statement: &StatementContext) -> Vec<Row> {
     vec![row! { "pid" => statement.process_id }]
 }
 
-/// The row of `pg_language`.
+/// The rows of `pg_language`.
 pub fn languages(statement: &StatementContext) -> Vec<Row> {
-    vec![row! { "oid" => 14_u32, "lanname" => "sql", "lanowner" => owner(statement), "lanpltrusted" => true }]
+    // Functions of the server's own are of the first; views are the only texts of the second.
+    let one = |oid: u32, name: &str, trusted: bool| {
+        row! { "oid" => oid, "lanname" => name.to_owned(), "lanowner" => owner(statement), "lanpltrusted" => trusted }
+    };
+    vec![one(INTERNAL, "internal", false), one(14, "sql", true)]
 }
 
 /// The rows of `pg_stat_activity`: the sessions of the database. A role sees what its own sessions do, and only the

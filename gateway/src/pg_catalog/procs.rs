@@ -5,6 +5,7 @@
 //! against that. Functions of DataFusion's that PostgreSQL has not are not shown.
 
 use super::{
+    cluster::INTERNAL,
     columns::Row,
     functions::format_type,
     objects::{owner, proc_lines},
@@ -14,8 +15,6 @@ use crate::pg_catalog::columns::row;
 use std::{collections::BTreeMap, sync::LazyLock};
 
 const FUNCTIONS: &str = include_str!("data/functions.txt");
-/// The OID of the language `internal`.
-const INTERNAL: u32 = 12;
 
 /// A function of the list.
 #[derive(Debug)]
