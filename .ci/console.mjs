@@ -206,6 +206,7 @@ async function logIn(password) {
 async function seed() {
   await server.psql("keyspan", `
     CREATE TABLE readings (device text, n bigint, value double precision, note text, PRIMARY KEY (device, n));
+    CREATE TABLE people (email text PRIMARY KEY, name text);
     CREATE DATABASE alto; CREATE DATABASE bari; CREATE DATABASE cielo; CREATE DATABASE gone;
     ALTER DATABASE bari SET (connections = 20, stored = '1GiB', read_rate = '100MiB');
     ALTER DATABASE cielo SET (weight = 50, dryrun = on);
@@ -362,11 +363,25 @@ async function tabs() {
   assert.ok((await rowsOf("memory")).some((row) => row[0] === "store: row cache"));
   await page.picture("console-store");
   ok("the store is shown");
+
+  await server.psql("bari", "SELECT count(*) FROM readings WHERE note = 'nothing';\n".repeat(30));
+  await page.click("#advice-tab");
+  const wanted = "SELECT seen, bytes, statement FROM keyspan.advice WHERE kind = 'scan_without_range'";
+  await within("the advice of SQL", async () => {
+    const [seen, inVain, ...rest] = (await server.psql("keyspan", wanted)).split("|");
+    const row = await rowOf("advice", "readings");
+    assert.deepEqual([row[1], row[2], row[3]], ["scan without range", number(Number(seen)), bytes(Number(inVain))]);
+    assert.ok(row[4].endsWith(rest.join("|").trim()), row[4]);
+    return true;
+  });
+  assert.match((await rowOf("advice", "people"))[4], /CREATE TABLE people_by_id/);
+  await page.picture("console-advice", 720);
+  ok("advice has SQL's numbers and statements");
 }
 
 async function phone() {
   await page.size(390, 844, 2);
-  for (const tab of ["now", "tenants", "statements", "store"]) {
+  for (const tab of ["now", "tenants", "statements", "store", "advice"]) {
     await page.click(`#${tab}-tab`);
     await within(tab, () => isShown(`#${tab}-panel`));
     const [wide, room] = await page.eval("[document.documentElement.scrollWidth, innerWidth]");

@@ -4,7 +4,8 @@
 //! The page is part of the program: nothing is built for it, and it asks no other host. `page.html` has the tabs,
 //! `page.js` the log-in, the loops and what tabs share; each tab is a file of its own beside it, and asks for what the
 //! module of its name answers here: [`heat`](mod@heat) and what runs, [`tenants`](mod@tenants),
-//! [`statements`](mod@statements), [`store`](mod@store). Answers are bounded by the constants of these modules,
+//! [`statements`](mod@statements), [`store`](mod@store); of advice it is
+//! [`pg_catalog::advice`](crate::pg_catalog::advice). Answers are bounded by the constants of these modules,
 //! whatever the server holds.
 
 mod heat;
@@ -48,6 +49,7 @@ const FILES: &[File] = &[
     file!("running.js", "javascript"),
     file!("tenants.js", "javascript"),
     file!("statements.js", "javascript"),
+    file!("advice.js", "javascript"),
     file!("store.js", "javascript"),
 ];
 

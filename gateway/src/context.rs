@@ -8,7 +8,8 @@ pub mod introspection;
 
 use crate::{
     advisory_locks::SessionLocks,
-    context::introspection::SessionObjects,
+    auth::operator::OPERATOR_ROLE,
+    context::introspection::{NoObjects, SessionObjects},
     instance::Instance,
     lock::Mutex,
     lookup,
@@ -27,7 +28,8 @@ use crate::{
 };
 use datafusion::{common::exec_err, config::ConfigOptions, error::Result, physical_plan::ExecutionPlan};
 use keyspan_catalog::{
-    Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore, rights::PUBLIC_SCHEMA,
+    Privileges, Relation, Sequence, Snapshot, SqlView, Table, TableId, TenantId, TenantStore, ids::OPERATOR_DATABASE,
+    rights::PUBLIC_SCHEMA,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -91,6 +93,37 @@ pub struct StatementContext {
 }
 
 impl StatementContext {
+    /// What no session knows: of the server itself, which looks at the newest catalog with an operator's eyes.
+    pub(crate) fn of_operator(instance: &Arc<Instance>) -> Self {
+        let now_micros = instance.clock.now_micros();
+        Self {
+            role: OPERATOR_ROLE.to_owned(),
+            role_oid: None,
+            database: OPERATOR_DATABASE.to_owned(),
+            tenant: None,
+            operator: true,
+            process_id: 0,
+            now_micros,
+            transaction_micros: now_micros,
+            snapshot: instance.catalog.snapshot(),
+            style: Arc::default(),
+            settings: BTreeMap::new(),
+            rows: None,
+            last_values: Arc::default(),
+            pending_settings: Arc::default(),
+            pending: Arc::default(),
+            ear: Arc::default(),
+            advisory_locks: None,
+            objects: Arc::new(NoObjects),
+            path: Arc::default(),
+            cancelled: CancelFlag::default(),
+            instance: Some(Arc::clone(instance)),
+            ran: None,
+            needs: Arc::default(),
+            known_roles: Arc::default(),
+        }
+    }
+
     /// Who runs the statement, as far as rights go.
     pub(crate) fn grantee(&self) -> Grantee<'_> {
         Grantee { role: self.role_oid, tenant: self.tenant.as_ref() }

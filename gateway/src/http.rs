@@ -17,7 +17,7 @@ use crate::{
     auth::{scram, throttle::Throttle},
     console,
     instance::Instance,
-    metrics,
+    metrics, pg_catalog,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -169,6 +169,9 @@ impl Http {
             }
             "/console/heat" => self.console(request, peer, |query| self.heat(query)).await,
             "/console/statements" => self.console(request, peer, |_| json(&console::statements(&self.instance))).await,
+            "/console/advice" => {
+                self.console(request, peer, |_| json(&pg_catalog::advice::shown(&self.instance))).await
+            }
             "/console/store" => self.console(request, peer, |_| json(&console::store(&self.instance))).await,
             "/console/drops" => self.console(request, peer, |_| json(&console::drops(&self.instance))).await,
             "/console/tenants" => self.tenants(request, peer).await,

@@ -46,6 +46,7 @@ pub(crate) mod console;
 pub mod lookup;
 pub mod metrics;
 
+pub(crate) mod advice;
 pub mod instance;
 pub mod shield;
 pub mod system_relations;

@@ -354,10 +354,19 @@ impl Load {
 
     /// Counts the keys of rows that went past the log.
     fn count_keys(&self, session: &Session, rows: &[NewRow], bytes: u64) {
-        let Some(counter) = session.counter(&self.target.table).filter(|_| !self.altering) else { return };
+        if self.altering {
+            return;
+        }
         let mut keys: Vec<_> = rows.iter().map(|row| &row.key).collect();
         keys.sort_unstable();
-        counter.wrote(&keys, bytes);
+        let work = session.share().work.table(self.target.table.id.0);
+        work.access.wrote(&keys);
+        if let Some((family, qualifier, bytes)) = self.bulk.as_ref().and_then(|bulk| bulk.largest(&self.target)) {
+            work.access.wrote_cell(family, qualifier, bytes);
+        }
+        if let Some(counter) = session.counter(&self.target.table) {
+            counter.wrote(&keys, bytes);
+        }
     }
 
     /// Counts rows as written by a statement; those of a table that is altered were there.

@@ -24,6 +24,7 @@ use datafusion::{catalog::TableProvider, datasource::MemTable, error::Result};
 use std::sync::Arc;
 
 pub mod acl;
+pub(crate) mod advice;
 mod advisory_locks;
 pub mod cluster;
 pub mod columns;
@@ -136,6 +137,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (INFORMATION_SCHEMA, "view_column_usage", &[views::column_usage]),
     (INFORMATION_SCHEMA, "view_table_usage", &[views::table_usage]),
     (INFORMATION_SCHEMA, "views", &[views::standard_views]),
+    (KEYSPAN, "advice", &[advice::rows]),
     (KEYSPAN, "clock", &[store_stats::clock]),
     (KEYSPAN, "columns", &[tables::columns]),
     (KEYSPAN, "compactions", &[store_stats::compactions]),

@@ -53,6 +53,7 @@ pub mod schemas;
 pub mod state;
 mod unnest_keys;
 pub mod views;
+pub(crate) mod whole_scans;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -26,7 +26,7 @@ const GATEWAY: &[&[&str]] = &[
     &["provider", "pg_catalog"],
     &["context", "view", "view_binding"],
     &["lookup", "auth", "metrics", "console"],
-    &["instance", "system_relations", "shield", "write_set"],
+    &["advice", "instance", "system_relations", "shield", "write_set"],
     &[
         "activity",
         "advisory_locks",

@@ -12,6 +12,7 @@
 //!
 //! [`schedule`] and [`rate`] are pure. Quotas come from the catalog ([`Quotas`]) at each statement.
 
+pub(crate) mod access;
 mod admission;
 pub(crate) mod errors;
 pub(crate) mod gate;

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, SchemaRef};
 use std::sync::{Arc, LazyLock};
 
 /// The relations of the schema `keyspan` in which a tenant sees its own rows.
-const OF_TENANTS: &[&str] = &["columns", "erasures", "families", "heat", "proto_messages", "tables", "usage"];
+const OF_TENANTS: &[&str] = &["advice", "columns", "erasures", "families", "heat", "proto_messages", "tables", "usage"];
 
 const RELATIONS: &str = include_str!("system_relations/relations.txt");
 

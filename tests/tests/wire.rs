@@ -7,6 +7,7 @@
 mod wire {
     pub mod access;
     pub mod activity;
+    pub mod advice;
     pub mod advisory_locks;
     pub mod ages;
     pub mod audit;

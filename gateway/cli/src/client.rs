@@ -1,5 +1,5 @@
 //! A connection to a running server, for commands that have it do something: `keyspan restore --tenant`, `keyspan
-//! proto`.
+//! proto`, `keyspan advise`.
 
 use super::password::{FILE, VARIABLE};
 use anyhow::{Context, Result};

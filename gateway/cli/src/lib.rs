@@ -11,6 +11,7 @@
 //! is one line on standard error and exit code 1. Standard output says `listening on ADDR:PORT`, for programs that
 //! start this one.
 
+pub mod advise;
 pub mod client;
 pub mod config;
 pub mod demo;
@@ -70,6 +71,7 @@ Examples:
   keyspan backup /backup/today            copy ./keyspan-data, which may be served meanwhile
   keyspan backup /backup/alto --tenant alto             one tenant of it, alone
   keyspan restore /backup/today --tenant alto --as old  copy a tenant of a backup into the running server
+  keyspan advise                          what a running server would have in another way, and the statements
   keyspan proto import telemetry.pb       let columns hold protobuf messages
   keyspan bench scan                      what scans and space cost over plain Parquet files, on this machine
 
@@ -133,6 +135,12 @@ enum Command {
     Restore {
         #[command(flatten)]
         restore: files::RestoreOptions,
+    },
+    /// Say what would make the tables of a running server better, and the statements that would do it.
+    #[command(after_help = advise::HELP)]
+    Advise {
+        #[command(flatten)]
+        advise: advise::AdviseOptions,
     },
     /// Protobuf descriptors of a running server.
     #[command(subcommand)]
@@ -224,6 +232,7 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
         Command::Check { store } => return files::check(store).await,
         Command::Backup { backup } => return files::backup(backup).await,
         Command::Restore { restore } => return files::restore(restore).await,
+        Command::Advise { advise } => return advise::run(advise).await,
         Command::Proto(command) => return proto::run(command).await,
         Command::Completions { shell } => return manual::completions(Cli::command(), shell),
         Command::Man { man } => return manual::write(Cli::command(), &man),

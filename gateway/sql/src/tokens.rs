@@ -157,6 +157,25 @@ impl<'a> TokenReader<'a> {
         true
     }
 
+    /// Removes unquoted words outside of brackets, before the first of the words `before`; `false` if they are not there.
+    pub(crate) fn cut_words(&mut self, words: &[&str], before: &[&str]) -> bool {
+        let mut depth = 0_usize;
+        for at in 0..self.tokens.len().saturating_sub(self.index) {
+            match self.peek_nth(at) {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) => depth = depth.saturating_sub(1),
+                next if depth == 0 && before.iter().any(|word| is_word(next, word)) => return false,
+                _ if depth == 0 && words.iter().enumerate().all(|(n, word)| is_word(self.peek_nth(at + n), word)) => {
+                    let from = self.index + at;
+                    self.tokens.drain(from..from + words.len());
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// Consumes the words if all of them come next.
     pub(crate) fn words(&mut self, words: &str) -> bool {
         let mut count = 0;

@@ -44,7 +44,15 @@ pub enum OnConflict {
     },
 }
 
+/// Words that begin the rows of an INSERT.
+const SOURCES: [&str; 4] = ["select", "values", "with", "default"];
+
 pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
+    let overrides = tokens.cut_words(&["overriding", "system", "value"], &SOURCES);
+    if tokens.cut_words(&["overriding", "user", "value"], &SOURCES) {
+        return Err(SqlError::unsupported("OVERRIDING USER VALUE")
+            .with_hint("Leave the identity column out: it then has the next number."));
+    }
     let as_of = AsOfClauses::cut(tokens)?;
     let subscripts = AssignedSubscripts::cut(tokens, false)?;
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
@@ -57,7 +65,7 @@ pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         subscripts.put(&mut update.assignments, None)?;
     }
     adapt(&mut parsed)?;
-    let ast::Statement::Insert(insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
+    let ast::Statement::Insert(mut insert) = parsed else { return Err(SqlError::unsupported("this INSERT")) };
     let duplicate = matches!(insert.on, Some(OnInsert::DuplicateKeyUpdate(_)));
     refuse(&[
         (insert.output.is_some(), "OUTPUT"),
@@ -70,7 +78,14 @@ pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         (insert.multi_table_insert_type.is_some(), "INSERT into several tables"),
         (!matches!(insert.table, TableObject::TableName(_)), "INSERT into a function"),
     ])?;
+    // sqlparser has no place for the clause. What it reads here instead was refused above.
+    insert.overwrite = overrides;
     Ok(Statement::Insert(Box::new(insert)))
+}
+
+/// Whether an INSERT gives values to columns that are always generated: `OVERRIDING SYSTEM VALUE`.
+pub fn overrides_system(insert: &ast::Insert) -> bool {
+    insert.overwrite
 }
 
 /// Whether RETURNING has `*`, which stands for the columns of every table.

@@ -1,6 +1,7 @@
 // The console: the log-in, the tabs, and which loops run. Each tab's file asks the server for what it shows, and nobody
 // else is asked. All that comes from the server is set as text.
 
+import { loops as advice } from "./advice.js";
 import { at, isKnown, remember, tell, whenRefused } from "./ask.js";
 import { loop as heat } from "./heat.js";
 import { loop as running } from "./running.js";
@@ -14,6 +15,7 @@ const TABS = {
   tenants,
   statements,
   store,
+  advice,
 };
 
 let shown = null;

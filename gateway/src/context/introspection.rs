@@ -45,11 +45,9 @@ pub struct CursorInfo {
 }
 
 /// A session without either.
-#[cfg(test)]
 #[derive(Debug)]
 pub(crate) struct NoObjects;
 
-#[cfg(test)]
 impl SessionObjects for NoObjects {
     fn prepared_statements(&self) -> Vec<PreparedInfo> {
         Vec::new()

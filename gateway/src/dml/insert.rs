@@ -16,7 +16,7 @@ use crate::{
     query::Query,
     sql::{
         names::table_name,
-        write::{OnConflict, on_conflict},
+        write::{OnConflict, on_conflict, overrides_system},
     },
     view::View,
     write_set::WriteSet,
@@ -28,7 +28,7 @@ use datafusion::{
     sql::sqlparser::ast::{self, Ident, SetExpr, TableObject},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::Value;
+use keyspan_catalog::{Value, table::Identity};
 use keyspan_storage::{Columns, KeyRange, Mutation, RowKey, RowSet, Scan};
 use std::collections::HashSet;
 
@@ -75,7 +75,10 @@ pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
     let TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::unsupported("INSERT into something that is not a table"));
     };
-    let target = Target::of(view, &table_name(name)?)?;
+    let mut target = Target::of(view, &table_name(name)?)?;
+    if overrides_system(insert) {
+        target.columns.iter_mut().for_each(|column| column.identity = column.identity.map(|_| Identity::ByDefault));
+    }
     let mut named = Vec::with_capacity(insert.columns.len());
     for column in &insert.columns {
         let name = match column.0.as_slice() {

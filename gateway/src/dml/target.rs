@@ -298,7 +298,8 @@ impl TargetColumn {
         }
         let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", self.name);
         Err(SqlError::new(SqlState::GENERATED_ALWAYS, message)
-            .with_detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", self.name)))
+            .with_detail(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", self.name))
+            .with_hint("Use OVERRIDING SYSTEM VALUE to override."))
     }
 
     /// The message that its cells hold, if they hold protobuf.

@@ -18,7 +18,10 @@ use keyspan_catalog::{
     table::{MARKER_QUALIFIER, marker_family},
     tenant_store::{TenantLoad, existing_row},
 };
-use keyspan_storage::load::{LoadColumn, put_cell};
+use keyspan_storage::{
+    FamilyName,
+    load::{LoadColumn, put_cell},
+};
 
 /// A large load under way.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct Bulk {
     /// The places of the target's columns whose values are cells; in the load they come after the marker, open families
     /// last.
     cells: Vec<usize>,
+    /// The place and the bytes of the largest cell of a column.
+    largest: Option<(usize, usize)>,
 }
 
 impl Bulk {
@@ -63,7 +68,7 @@ impl Bulk {
         cells.extend(places);
         columns.extend(families);
         let load = session.identity.rows.load(&target.table, &columns).await?;
-        Ok(load.map(|load| Self { load, cells }))
+        Ok(load.map(|load| Self { load, cells, largest: None }))
     }
 
     /// Adds a row.
@@ -71,7 +76,7 @@ impl Bulk {
     /// # Errors
     /// What no key or cell can hold.
     pub(crate) fn push(&mut self, target: &Target, row: &NewRow) -> Result<()> {
-        let cells = &self.cells;
+        let (cells, largest) = (&self.cells, &mut self.largest);
         self.load.push(row.number, &row.key, |at, out| {
             // The marker has a cell in every row.
             let Some(at) = at.checked_sub(1) else { return Ok(true) };
@@ -85,9 +90,23 @@ impl Bulk {
             if *value == Value::Null {
                 return Ok(false);
             }
+            let before = out.len();
             mapping::encode_into(value, column.kind, encoding, out)?;
+            let bytes = out.len() - before;
+            if largest.is_none_or(|(_, most)| most < bytes) {
+                *largest = Some((cells[at], bytes));
+            }
             Ok::<bool, SqlError>(true)
         })
+    }
+
+    /// The largest cell of a column so far: its family, qualifier and bytes.
+    pub(crate) fn largest<'a>(&self, target: &'a Target) -> Option<(&'a FamilyName, &'a [u8], u64)> {
+        let (at, bytes) = self.largest?;
+        match &target.columns[at].place {
+            Place::Cell { family, qualifier, .. } => Some((family, qualifier, bytes as u64)),
+            _ => None,
+        }
     }
 
     /// Sends rows that were added, if they are enough.

@@ -20,6 +20,11 @@ pub type TextRow = Vec<Option<String>>;
 
 /// `CREATE TABLE …`
 pub fn table(table: &Table, statement: &StatementContext) -> String {
+    table_named(table, &table.name, statement)
+}
+
+/// The same under another name.
+pub fn table_named(table: &Table, name: &str, statement: &StatementContext) -> String {
     let is_open = |column: &&Column| matches!(column.place, ColumnPlace::Open { .. });
     let columns = table.columns.iter().filter(|column| !is_open(column));
     let columns = columns.map(|column| column_clause(table, column, statement));
@@ -40,14 +45,11 @@ pub fn table(table: &Table, statement: &StatementContext) -> String {
         let open = open.map(|family| format!("FAMILY {} OPEN", quote_ident(family.name.as_str())));
         let lines = columns.chain(key_clause(table)).chain(check_clauses(table)).chain(open);
         let lines = lines.collect::<Vec<_>>().join(",\n    ");
-        return format!(
-            "CREATE FOREIGN TABLE {} (\n    {lines}\n) {server} OPTIONS ({found})",
-            quote_ident(&table.name)
-        );
+        return format!("CREATE FOREIGN TABLE {} (\n    {lines}\n) {server} OPTIONS ({found})", quote_ident(name));
     }
     let server = statement.snapshot.server_of(table).filter(|_| statement.operator);
     let server = server.map(|server| format!(" SERVER {}", quote_ident(&server.name))).unwrap_or_default();
-    format!("CREATE {temporary}TABLE {} ({body}){options}{server}", quote_ident(&table.name))
+    format!("CREATE {temporary}TABLE {} ({body}){options}{server}", quote_ident(name))
 }
 
 /// `PRIMARY KEY (a, b DESC)`

@@ -256,7 +256,7 @@ impl ScanExec {
     }
 
     /// The view and the table that it reads.
-    pub(super) fn view_and_table(&self) -> (&View, &Arc<Table>) {
+    pub(crate) fn view_and_table(&self) -> (&View, &Arc<Table>) {
         (&self.view, &self.table)
     }
 
@@ -346,7 +346,7 @@ impl ExecutionPlan for ScanExec {
         if self.is_whole()
             && let Some((work, all)) = self.work()
         {
-            work.scan(all);
+            work.scan(all, &self.read.columns);
         }
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
@@ -406,7 +406,7 @@ impl ScanExec {
 pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
     let reader = BatchReader::new(view, table, read, layout);
     if let Some(work) = &reader.work {
-        work.scan(reader.whole);
+        work.scan(reader.whole, &reader.read.columns);
     }
     batches(reader)
 }
@@ -518,10 +518,11 @@ impl BatchReader {
                     Some(counter) => counter.read(&rows, bytes),
                     None => {}
                 }
-                let rows = if is_rest { 0 } else { rows.len() as u64 };
-                budget.charge(rows, bytes, self.hint.as_deref())?;
+                let count = if is_rest { 0 } else { rows.len() as u64 };
+                budget.charge(count, bytes, self.hint.as_deref())?;
                 if let Some(work) = &self.work {
-                    work.read(self.whole, rows);
+                    work.read(self.whole, count);
+                    work.access.read(&rows);
                 }
             }
             self.received += rows.len() as u64;

@@ -261,34 +261,53 @@ fn row_groups(counts: &ColumnarStats) -> String {
     format!("clean={groups} files={files} rows={}, memory={memory}, rest={rest}", number(*rows))
 }
 
-/// What was read of the files, and of memory, by a scan that has run.
-fn files(fast: &ColumnarExec) -> String {
-    let (mut bytes, mut rows, mut skipped, mut memory) = (0, 0, 0, 0);
-    let mut nodes: Vec<Arc<dyn ExecutionPlan>> = fast.children().into_iter().cloned().collect();
-    while let Some(node) = nodes.pop() {
-        nodes.extend(node.children().into_iter().cloned());
-        let Some(metrics) = node.metrics() else { continue };
-        if let Some(border) = node.downcast_ref::<BorderRowsExec>() {
-            bytes += border.value_bytes();
-        }
-        if node.is::<MemoryExec>() {
-            memory += metrics.output_rows().unwrap_or_default();
-        }
-        if !node.is::<DataSourceExec>() {
-            continue;
-        }
-        rows += metrics.output_rows().unwrap_or_default();
-        for metric in metrics.iter() {
-            match metric.value() {
-                MetricValue::Count { name, count } if name == "bytes_scanned" => bytes += count.value(),
-                MetricValue::PruningMetrics { name, pruning_metrics } if name == "row_groups_pruned_statistics" => {
-                    skipped += pruning_metrics.pruned();
+/// What a scan by row groups has read that has run: as far as it tells nothing of what other tenants have.
+#[derive(Default)]
+pub(crate) struct FilesRead {
+    /// Bytes of files; of row groups with rows of several tenants, those of the tenant's values.
+    pub(crate) bytes: usize,
+    rows: usize,
+    skipped: usize,
+    pub(crate) memory_rows: usize,
+    pub(crate) memory_bytes: usize,
+}
+
+impl FilesRead {
+    pub(crate) fn of(fast: &ColumnarExec) -> Self {
+        let mut read = Self::default();
+        let mut nodes: Vec<Arc<dyn ExecutionPlan>> = fast.children().into_iter().cloned().collect();
+        while let Some(node) = nodes.pop() {
+            nodes.extend(node.children().into_iter().cloned());
+            let Some(metrics) = node.metrics() else { continue };
+            if let Some(border) = node.downcast_ref::<BorderRowsExec>() {
+                read.bytes += border.value_bytes();
+            }
+            if let Some(memory) = node.downcast_ref::<MemoryExec>() {
+                read.memory_rows += metrics.output_rows().unwrap_or_default();
+                read.memory_bytes += memory.value_bytes();
+            }
+            if !node.is::<DataSourceExec>() {
+                continue;
+            }
+            read.rows += metrics.output_rows().unwrap_or_default();
+            for metric in metrics.iter() {
+                match metric.value() {
+                    MetricValue::Count { name, count } if name == "bytes_scanned" => read.bytes += count.value(),
+                    MetricValue::PruningMetrics { name, pruning_metrics } if name == "row_groups_pruned_statistics" => {
+                        read.skipped += pruning_metrics.pruned();
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
+        read
     }
-    format!("row groups skipped={skipped} rows={rows} bytes={bytes}, memory rows={memory}")
+}
+
+/// What was read of the files, and of memory, by a scan that has run.
+fn files(fast: &ColumnarExec) -> String {
+    let FilesRead { bytes, rows, skipped, memory_rows, .. } = FilesRead::of(fast);
+    format!("row groups skipped={skipped} rows={rows} bytes={bytes}, memory rows={memory_rows}")
 }
 
 /// The text, or its beginning and how much was left out.

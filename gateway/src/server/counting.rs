@@ -4,7 +4,7 @@
 use super::connection::Connection;
 use crate::{
     pg::error::SqlState,
-    query::explain::outline,
+    query::{explain::outline, whole_scans::whole_scans},
     session::Prepared,
     sql::normal,
     statistics::{
@@ -84,6 +84,9 @@ impl Connection {
             && let Some(entry) = session.entry_of(prepared, text)
         {
             instance.statistics.texts.executed(&entry, took, rows_of(tag));
+        }
+        for (table, scan) in plan.iter().flat_map(whole_scans) {
+            work.table(table).access.scanned_whole(&scan);
         }
         let log_min = session.log_min_duration();
         let is_slow = took >= log_min.unwrap_or(SLOW_LEAST);

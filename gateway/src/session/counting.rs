@@ -57,10 +57,15 @@ impl Session {
     /// Counts the keys of a table that are about to be written, in order. As in the statistics of PostgreSQL, those of
     /// a commit that fails count too.
     pub(super) fn count_keys<'a>(&self, table: &Table, rows: impl Iterator<Item = (&'a RowKey, &'a [Mutation])>) {
-        let Some(counter) = self.counter(table) else { return };
         let rows: Vec<_> = rows.collect();
         let (bytes, _) = written_bytes(rows.iter().copied());
-        counter.wrote(&rows.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), bytes);
+        let work = self.share().work.table(table.id.0);
+        work.access.wrote_cells(rows.iter().flat_map(|(_, mutations)| mutations.iter()));
+        let keys: Vec<_> = rows.into_iter().map(|(key, _)| key).collect();
+        work.access.wrote(&keys);
+        if let Some(counter) = self.counter(table) {
+            counter.wrote(&keys, bytes);
+        }
     }
 
     /// How long a statement may take before it is logged; `None` if none is.

@@ -4,7 +4,9 @@
 //! Unlike [`Counters`](super::usage::Counters) these can be set back, by `pg_stat_reset`. A shared table is counted for
 //! each tenant by itself: none sees what others do.
 
+use super::access::Access;
 use crate::lock::Mutex;
+use keyspan_storage::Columns;
 use std::{
     collections::HashMap,
     sync::{
@@ -47,6 +49,8 @@ pub(crate) struct TableWork {
     pub(crate) inserted: Tally,
     pub(crate) updated: Tally,
     pub(crate) deleted: Tally,
+    /// What advice is made of.
+    pub(crate) access: Access,
     /// Rows that are alive and their bytes, as they were measured last.
     size: Mutex<Option<(u64, u64)>>,
 }
@@ -65,9 +69,10 @@ impl TableWork {
         if whole { &self.scanned_rows } else { &self.key_rows }.add(rows);
     }
 
-    /// Counts the begin of a scan.
-    pub(crate) fn scan(&self, whole: bool) {
+    /// Counts the begin of a scan, which reads these columns.
+    pub(crate) fn scan(&self, whole: bool, columns: &Columns) {
         if whole { &self.scans } else { &self.key_scans }.add(1);
+        self.access.read_families(columns);
     }
 
     /// Counts rows that a statement has written.
@@ -91,7 +96,7 @@ impl TableWork {
     }
 
     fn tallies(&self) -> [&Tally; 7] {
-        let Self { scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted, size: _ } = self;
+        let Self { scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted, access: _, size: _ } = self;
         [scans, scanned_rows, key_scans, key_rows, inserted, updated, deleted]
     }
 
@@ -179,7 +184,7 @@ mod tests {
         let work = Work::default();
         work.table(1).wrote(Written::Inserted, 3);
         work.table(2).wrote(Written::Inserted, 4);
-        work.table(2).scan(false);
+        work.table(2).scan(false, &Columns::All);
         work.retain(|id| id == 1);
         assert!(work.of_table(2).is_none() && work.of_table(1).is_some());
         let all = work.all_tables();

@@ -233,6 +233,7 @@ files! { "tests/slt/postgres":
     extremes
     filled
     held
+    identity
     interval_columns
     interval_sums
     introspection

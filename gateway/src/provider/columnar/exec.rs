@@ -264,7 +264,7 @@ impl ColumnarExec {
         let schema = rows.schema();
         let work = self.scan.work();
         if let Some((work, all)) = work.as_ref().filter(|_| partition == 0) {
-            work.scan(*all);
+            work.scan(*all, &self.scan.read().columns);
         }
         let (view, table) = self.scan.view_and_table();
         // Rows do not tell their keys here, and files are read ahead of them: the bytes are those that were planned.

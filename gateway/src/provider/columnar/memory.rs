@@ -21,12 +21,15 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         coop::make_cooperative,
-        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
         stream::RecordBatchStreamAdapter,
     },
 };
 use keyspan_storage::MemoryPart;
 use std::{collections::VecDeque, fmt, ops::ControlFlow, sync::Arc};
+
+/// The metric of the bytes of values.
+const VALUE_BYTES: &str = "value_bytes";
 
 /// Reads rows of memtables.
 #[derive(Debug)]
@@ -47,6 +50,11 @@ impl MemoryExec {
         let layout = Arc::clone(layout);
         let metrics = ExecutionPlanMetricsSet::new();
         Self { partitions, layout, budget, properties, metrics }
+    }
+
+    /// Bytes of the values that it has returned.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.metrics.clone_inner().sum_by_name(VALUE_BYTES).map_or(0, |sum| sum.as_usize())
     }
 }
 
@@ -82,6 +90,7 @@ impl ExecutionPlan for MemoryExec {
             last: None,
             layout: Arc::clone(&self.layout),
             budget: self.budget.clone(),
+            bytes: MetricBuilder::new(&self.metrics).counter(VALUE_BYTES, partition),
             batch_rows: context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX),
         };
         let metrics = BaselineMetrics::new(&self.metrics, partition);
@@ -107,6 +116,7 @@ struct MemoryReader {
     last: Option<Vec<u8>>,
     layout: Arc<RowLayout>,
     budget: Budget,
+    bytes: Count,
     batch_rows: usize,
 }
 
@@ -140,6 +150,7 @@ impl MemoryReader {
         if batch.size().rows == 0 {
             return Ok(None);
         }
+        self.bytes.add(batch.size().bytes);
         if let Some((budget, hint)) = &self.budget {
             budget.charge(0, batch.size().bytes as u64, hint.as_deref())?;
         }
