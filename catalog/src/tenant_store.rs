@@ -33,7 +33,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
     Columnar, ColumnarRequest, Commit, FamilyName, Filter, HistorySize, KeyRange, Mutation, Pin, Rest, Row, RowKey,
-    RowMutation, RowSet, RowStream, Scan, SpanInfo, Store, StoreExt, TableName, Validation, Write, model::prefix_end,
+    RowMutation, RowSample, RowSet, RowStream, Scan, SpanInfo, Store, StoreExt, TableName, Validation, Write,
+    model::prefix_end,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,6 +61,13 @@ pub struct TenantStore {
 struct CatalogRowCache {
     tenant: LastDecoded<Tenant>,
     table: LastDecoded<Table>,
+}
+
+/// Keys that divide a table, ascending, each with the bytes of the table before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// They may be those of no row.
+    pub keys: Vec<(Bytes, u64)>,
 }
 
 /// The writes of a statement or transaction, with keys without the span.
@@ -141,6 +149,22 @@ impl TenantStore {
             Some(span) => without_span(span, found),
             None => found,
         }))
+    }
+
+    /// Keys of a table that divide its rows into parts of about equal size, as far as they are in the span, and without
+    /// it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn samples(&self, table: &Table) -> Result<Samples> {
+        let Some(span) = self.span_within(table) else { return Ok(Samples::default()) };
+        let span = span.unwrap_or_default();
+        let all = self.store.sample_row_keys(&table.physical).await?;
+        let own = |sample: RowSample| {
+            let key = sample.key.strip_prefix(&*span).filter(|key| !key.is_empty())?;
+            Some((Bytes::copy_from_slice(key), sample.offset_bytes))
+        };
+        Ok(Samples { keys: all.into_iter().filter_map(own).collect() })
     }
 
     /// Whether the rows are few enough to call [`columnar`](Self::columnar) on a thread that must not block.

@@ -180,6 +180,11 @@ impl View {
         self.read(table, scan)
     }
 
+    /// Whether a commit may rely on the rows of a table that are read.
+    pub(crate) fn relies_on(&self, table: TableId) -> bool {
+        self.relied.includes(table)
+    }
+
     /// Where the keys of a table that are read are counted; `None` for nowhere.
     pub(crate) fn counter(&self, table: &Table) -> Option<Counter> {
         self.budget.as_ref()?.heat()?.counter(&self.rows, table, &self.snapshot)

@@ -27,11 +27,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
 
 /// Servers of a store.
 pub const SERVERS_MAX: usize = 100;
+/// How long samples of a table of a server are taken for those of now.
+const SAMPLES_AGE: Duration = Duration::from_secs(60);
+/// How long a server may take to give them.
+const SAMPLES_WAIT: Duration = Duration::from_secs(5);
+/// Samples of a table that are kept: of more every second, every third.
+const SAMPLES_MAX: usize = 1_000;
+/// Tables whose samples are kept.
+const SAMPLED_MAX: usize = 1_000;
 /// The rows that a planner is told of in a table of a server.
 const ROWS_GUESS: u64 = 1_000_000;
 
@@ -42,6 +51,8 @@ pub struct RoutedStore {
     /// Tables here whose rows writes of servers rely on.
     watched: BTreeSet<TableName>,
     routes: RwLock<Routes>,
+    /// What was sampled last of tables of servers, by the name here; nothing of one that failed.
+    samples: Mutex<BTreeMap<TableName, (Instant, Option<Arc<[RowSample]>>)>>,
     /// Held by writes of servers; taken alone by commits to watched tables.
     places: tokio::sync::RwLock<()>,
 }
@@ -73,7 +84,8 @@ impl RoutedStore {
     /// A store whose tables are all here, until some get a server.
     pub fn new(here: Arc<dyn Store>, watched: impl IntoIterator<Item = TableName>) -> Self {
         let watched = watched.into_iter().collect();
-        Self { here, watched, routes: RwLock::default(), places: tokio::sync::RwLock::default() }
+        let (routes, samples, places) = (RwLock::default(), Mutex::default(), tokio::sync::RwLock::default());
+        Self { here, watched, routes, samples, places }
     }
 
     /// Adds a server, or replaces its store. Pins that exist do not know a new one.
@@ -304,8 +316,21 @@ impl Store for RoutedStore {
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
-        let (store, table) = self.store(table);
-        store.sample_row_keys(&table).await
+        let Some(there) = self.there(table) else { return self.here.sample_row_keys(table).await };
+        if let Some(known) = self.known_samples(table) {
+            return Ok(known?.to_vec());
+        }
+        let sampled = tokio::time::timeout(SAMPLES_WAIT, there.store.sample_row_keys(&there.table)).await;
+        let sampled = sampled.unwrap_or_else(|_| Err(not_sampled()));
+        let every = sampled.as_ref().map_or(1, |all| all.len().div_ceil(SAMPLES_MAX).max(1));
+        let sampled = sampled.map(|all| all.into_iter().skip(every - 1).step_by(every).collect::<Vec<_>>());
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.retain(|_, (at, _)| at.elapsed() < SAMPLES_AGE);
+        if samples.len() < SAMPLED_MAX {
+            let kept = sampled.as_ref().ok().map(|all| Arc::from(all.as_slice()));
+            samples.insert(table.clone(), (Instant::now(), kept));
+        }
+        sampled
     }
 
     async fn commit(&self, commit: Commit) -> Result<i64> {
@@ -428,6 +453,13 @@ impl RoutedStore {
         Ok(())
     }
 
+    /// The samples of a table of a server that are known and not old, or that there are none.
+    fn known_samples(&self, table: &TableName) -> Option<Result<Arc<[RowSample]>>> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, kept) = samples.get(table)?;
+        (at.elapsed() < SAMPLES_AGE).then(|| kept.clone().ok_or_else(not_sampled))
+    }
+
     fn refuse_purge<'a>(&self, tables: impl IntoIterator<Item = &'a TableName>) -> Result<()> {
         match tables.into_iter().find_map(|table| self.there(table)) {
             None => Ok(()),
@@ -436,6 +468,10 @@ impl RoutedStore {
             ))),
         }
     }
+}
+
+fn not_sampled() -> Error {
+    Error::Unavailable("the server gives no samples of its keys".into())
 }
 
 impl ColumnarScan for RoutedStore {

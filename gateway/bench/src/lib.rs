@@ -12,6 +12,7 @@
 //! | `fair` | [`fair`] | what a tenant notices of its neighbours |
 //! | `ycsb` | [`ycsb`] | mixes of reads and writes of a key-value table |
 //! | `wide` | [`wide`] | rows of an open family beside jsonb in PostgreSQL |
+//! | `bigtable` | [`bigtable`] | SQL over a table on a server of Bigtable, beside a bare client |
 //! | `wire` | [`wire`] | many rows in text and in binary, and connections that wait |
 //!
 //! Those with servers share [`server`], [`postgres`], [`duckdb`] and [`server_options`]. The modules of `keyspan bench scan`:
@@ -27,6 +28,7 @@
 //!
 //! Everything lies in a temporary folder, which is removed at the end, also of a run that failed or was stopped.
 
+mod bigtable;
 mod data;
 mod duckdb;
 mod fair;
@@ -146,6 +148,13 @@ pub enum Bench {
         #[command(flatten)]
         wide: wide::WideOptions,
     },
+    /// Measure SQL over a table on a server of Bigtable beside a bare client.
+    #[command(after_help = bigtable::BIGTABLE_HELP)]
+    Bigtable {
+        /// What to measure.
+        #[command(flatten)]
+        bigtable: bigtable::BigtableOptions,
+    },
     /// Measure many rows through the wire beside PostgreSQL, and the memory of idle connections.
     #[command(after_help = wire::WIRE_HELP)]
     Wire {
@@ -224,6 +233,10 @@ pub async fn run(bench: Bench) -> Result<()> {
         Bench::Wide { wide } => {
             let run = async |folder: &Path| Box::pin(wide::run(&wide, folder)).await;
             in_folder(wide.server.path.as_ref(), wide.server.json, run).await
+        }
+        Bench::Bigtable { bigtable } => {
+            let run = async |folder: &Path| Box::pin(bigtable::run(&bigtable, folder)).await;
+            in_folder(bigtable.path.as_ref(), bigtable.json, run).await
         }
         Bench::Wire { wire } => {
             let run = async |folder: &Path| Box::pin(wire::run(&wire, folder)).await;

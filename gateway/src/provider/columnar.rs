@@ -25,6 +25,8 @@
 //! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
 //! `key_lookup`).
 //!
+//! Tables on a server have no row groups: their scans are cut at sampled keys (module `split`).
+//!
 //! Statistics of files and row groups stay inside the Parquet source. The planner does not see them, since a row group
 //! may hold rows of several tenants. They still skip row groups and pages, by predicates that are also evaluated for
 //! each row; and they give counts and extremes of row groups that are read whole (module `metadata_aggregates`).
@@ -48,6 +50,7 @@ mod live_rows;
 mod memory;
 mod metadata_aggregates;
 mod reader;
+pub(super) mod split;
 
 use super::{decode::RowLayout, exec::ScanExec, table::is_operator};
 use crate::view::View;

@@ -7,6 +7,7 @@
 
 use super::{
     cells, columnar,
+    columnar::split::{self, Split},
     decode::Layout,
     exec::{Description, Order, Read, ScanExec},
     keys::Keys,
@@ -403,13 +404,15 @@ impl KeyspanTable {
         let scan = Arc::new(self.exec(plan, projection, limit)?);
         // Row groups have values, and no timestamps of single cells.
         let is_timed = projection.iter().any(|at| *at >= self.width);
-        // A server has no row groups.
-        let has_groups = self.table.remote.is_none();
-        if self.form == Form::Rows
-            && has_groups
-            && !is_timed
-            && state.config().get_extension::<KeyOrderedScans>().is_none()
-        {
+        let may_be_unordered = state.config().get_extension::<KeyOrderedScans>().is_none();
+        if self.table.remote.is_some() && may_be_unordered && matches!(self.form, Form::Rows | Form::Keyed) {
+            return Ok(match split::plan((&self.view, &self.table), &scan).await? {
+                Split::Streams(streams) => Arc::new(streams),
+                Split::Whole(Some(rows)) => Arc::new(scan.with_rows_estimate(rows)?),
+                Split::Whole(None) => scan,
+            });
+        }
+        if self.form == Form::Rows && self.table.remote.is_none() && !is_timed && may_be_unordered {
             let spread = (state.config().target_partitions(), state.config().batch_size());
             match columnar::plan((&self.view, &self.table), projection, &scan, spread).await? {
                 columnar::Access::RowGroups(plan) => return Ok(plan),

@@ -223,10 +223,13 @@ impl Lines {
             },
         );
         if let Some(fast) = fast {
-            line("Row groups", row_groups(fast.stats()));
+            match fast.streams() {
+                Some(streams) => line("Streams", format!("{streams}, cut at sampled keys")),
+                None => line("Row groups", row_groups(fast.stats())),
+            }
             match fast.looked_up().filter(|_| self.analyze) {
                 Some(rows) => line("Looked up", Shape::of(rows).to_string()),
-                None if self.analyze => line("Files", files(fast)),
+                None if self.analyze && fast.streams().is_none() => line("Files", files(fast)),
                 None => {}
             }
         }

@@ -1,5 +1,7 @@
 //! Tables on a server: SQL over Google's emulator of Bigtable, which `.ci/bigtable` starts.
 
+mod network;
+
 use super::{
     command::Serving,
     harness::{connect, error, rows},
@@ -14,6 +16,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
 };
+use tokio::process::Command;
 use tokio_postgres::{Client, Config};
 
 const PASSWORD: &str = "a password";
@@ -42,8 +45,13 @@ impl World {
     }
 
     async fn start_at(instance: &str, tables: &str) -> Result<Self> {
+        Self::start_behind(instance, tables, |_| {}).await
+    }
+
+    /// The same, with another environment.
+    async fn start_behind(instance: &str, tables: &str, change: impl FnOnce(&mut Command)) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let serving = Serving::start(folder.path(), Some(PASSWORD)).await?;
+        let serving = Serving::start_with(folder.path(), Some(PASSWORD), change).await?;
         let operator = connect(&serving.config(PASSWORD)).await?;
         let server = "CREATE SERVER bt FOREIGN DATA WRAPPER bigtable";
         operator.batch_execute(&format!("{server} OPTIONS (project 'secret', instance '{instance}')")).await?;
@@ -138,6 +146,64 @@ async fn sql_reads_what_sql_wrote() -> Result<()> {
     assert_eq!(rows(&operator, "SELECT rows FROM keyspan.drops").await?, ["1"]);
     assert_eq!(rows(&operator, "SELECT DISTINCT tenant FROM readings").await?, ["alto"]);
     operator.batch_execute("DROP TABLE readings; DROP TABLE counters; DROP SERVER bt").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scans_without_an_order_are_cut_at_sampled_keys() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    let (alto, bari) = (world.tenant("alto").await?, world.tenant("bari").await?);
+    let fill =
+        "INSERT INTO counters SELECT 'k' || lpad(n::text, 6, '0'), n, repeat('x', 200) FROM generate_series(1, 3000) n";
+    for tenant in [&alto, &bari] {
+        tenant.batch_execute("SET keyspan.transactions = 'row'").await?;
+        tenant.batch_execute(fill).await?;
+    }
+    bari.batch_execute("UPDATE counters SET n = n + 1000000").await?;
+    // Samples are kept for a minute: of an empty table there were none.
+    assert_eq!(world.serving.signal(Signal::TERM).await?.status.code(), Some(0));
+    let serving = Serving::start(world.folder.path(), Some(PASSWORD)).await?;
+    let alto = connect(&config(&serving, "alto")).await?;
+    let sum = "SELECT count(*), count(DISTINCT k), sum(n) FROM counters WHERE n % 3 > 0 AND k > 'k000010'";
+    let plan = async |sql: &str| anyhow::Ok(rows(&alto, &format!("EXPLAIN ANALYZE {sql}")).await?.join("\n"));
+    let cut = plan(sum).await?;
+    let streams = cut.split_once("Streams: ").and_then(|(_, rest)| rest.split_once(", cut")).context(cut.clone())?.0;
+    assert!((2..=8).contains(&streams.parse::<u32>()?), "{cut}");
+    assert!(cut.contains("Rows: seen=2990 returned=2990"), "{cut}");
+    assert_eq!(both(&alto, sum).await?, ["1993|1993|2999963"]);
+    alto.batch_execute("SET keyspan.columnar = off").await?;
+    assert_eq!(rows(&alto, sum).await?, ["1993|1993|2999963"]);
+    assert!(!plan(sum).await?.contains("Streams"));
+    alto.batch_execute("RESET keyspan.columnar").await?;
+    // Each row is counted once.
+    alto.batch_execute("SELECT pg_stat_reset()").await?;
+    rows(&alto, "SELECT sum(n) FROM counters").await?;
+    let counted = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname = 'counters'";
+    assert_eq!(rows(&alto, counted).await?, ["1|3000"]);
+    // In the order of keys it is one scan, and one row needs no more.
+    for ordered in ["SELECT k FROM counters ORDER BY k", "SELECT k FROM counters ORDER BY k DESC LIMIT 5000"] {
+        let plan = plan(ordered).await?;
+        assert!(!plan.contains("Streams") && !plan.contains("SortExec"), "{plan}");
+    }
+    let keys = rows(&alto, "SELECT k FROM counters ORDER BY k DESC LIMIT 2").await?;
+    assert_eq!(keys, ["k003000", "k002999"]);
+    // A few keys of a join are looked up.
+    alto.batch_execute(
+        "CREATE TABLE some (k text PRIMARY KEY); INSERT INTO some VALUES ('k000007'), ('k002000'), ('x')",
+    )
+    .await?;
+    let joined = "SELECT sum(n) FROM some JOIN counters USING (k)";
+    assert_eq!(both(&alto, joined).await?, ["2007"]);
+    let looked_up = plan(joined).await?;
+    assert!(looked_up.contains("Looked up: point lookup on 3 keys"), "{looked_up}");
+    // What the operator reads is of all, and what a write relies on is one scan.
+    let operator = connect(&serving.config(PASSWORD)).await?;
+    assert_eq!(
+        both(&operator, "SELECT tenant, sum(n) FROM counters GROUP BY 1 ORDER BY 1").await?,
+        ["alto|4501500", "bari|3004501500"]
+    );
+    alto.batch_execute("SET keyspan.transactions = 'row'; UPDATE counters SET n = n + 1 WHERE n % 2 = 0").await?;
+    assert_eq!(both(&alto, "SELECT sum(n) FROM counters").await?, ["4503000"]);
     Ok(())
 }
 
@@ -402,7 +468,7 @@ async fn a_server_that_is_down_fails_its_statements_only() -> Result<()> {
         let store = store.to_owned();
         async move {
             // Nobody listens on port 1.
-            let nowhere = |command: &mut tokio::process::Command| {
+            let nowhere = |command: &mut Command| {
                 command.env("BIGTABLE_EMULATOR_HOST", "127.0.0.1:1");
             };
             Serving::start_with(&store, Some(PASSWORD), nowhere).await

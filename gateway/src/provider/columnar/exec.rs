@@ -71,6 +71,8 @@ pub struct ColumnarExec {
     /// What `child` was made of; `None` once it has filters or fewer columns.
     parts: Option<Arc<ScanParts>>,
     stats: ColumnarStats,
+    /// Of a table on a server, the scans that the child is made of.
+    streams: Option<usize>,
     /// Filters that the child evaluates.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Filters of joins, which are known when the first row is asked for.
@@ -102,6 +104,7 @@ impl ColumnarExec {
             rest,
             parts,
             stats,
+            streams: None,
             filters,
             dynamic_filters,
             names,
@@ -109,6 +112,25 @@ impl ColumnarExec {
             properties,
             metrics,
         }
+    }
+
+    /// `streams` scans of parts of the rows of `scan`, which `all` reads at the server.
+    pub(super) fn of_streams(
+        (child, streams): (Arc<dyn ExecutionPlan>, usize),
+        scan: &Arc<ScanExec>,
+        all: ScanExec,
+        stats: ColumnarStats,
+    ) -> Self {
+        let (parts, memory, rest) = (Vec::new(), Vec::new(), None);
+        let (origins, untyped, maps) = (Vec::new(), Vec::new(), Vec::new());
+        let parts = ScanParts { parts, memory, rest, origins, untyped, maps, scan: Arc::clone(scan), spread: (1, 1) };
+        // No parts are known whose metadata had counts.
+        Self { parts: None, streams: Some(streams), rest: Some(Arc::new(all)), ..Self::new(child, parts, stats) }
+    }
+
+    /// Of a table on a server, the scans side by side.
+    pub(crate) fn streams(&self) -> Option<usize> {
+        self.streams
     }
 
     fn with(&self, child: Arc<dyn ExecutionPlan>, ordered: Arc<dyn ExecutionPlan>) -> Self {
@@ -268,7 +290,8 @@ impl ColumnarExec {
         }
         let (view, table) = self.scan.view_and_table();
         // Rows do not tell their keys here, and files are read ahead of them: the bytes are those that were planned.
-        let bytes = if partition == 0 { self.stats.bytes } else { 0 };
+        // Streams of a server count theirs.
+        let bytes = if partition == 0 && self.streams.is_none() { self.stats.bytes } else { 0 };
         let counter = view.counter(table);
         let mut reading = counter.map(|counter| counter.reading_within(&self.scan.read().rows, bytes));
         let rows = rows.inspect_ok(move |batch| {

@@ -1,5 +1,7 @@
 //! A proxy before the emulator that behaves as networks do: it fails before a request arrives, loses answers, sends
-//! requests twice, and cuts streams in the middle. It also counts the requests.
+//! requests twice, and cuts streams in the middle. It also counts the requests. All others go through as they are.
+//!
+//! Tests of the gateway use it, too.
 
 use futures::{StreamExt, stream::BoxStream};
 use hyper::{body::Incoming, server::conn::http2::Builder, service::service_fn};
@@ -14,19 +16,24 @@ use keyspan_bigtable_api::data::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 use tokio::net::TcpListener;
 use tonic::{
     Request, Response, Status,
+    body::Body,
     codegen::{Service, http},
 };
+
+/// What fails, and is counted.
+const ABOUT_ROWS: [&str; 4] =
+    ["Bigtable/ReadRows", "Bigtable/MutateRow", "Bigtable/MutateRows", "Bigtable/CheckAndMutateRow"];
 
 pub(crate) struct Proxy {
     client: BigtableClient<Connections>,
     random: Mutex<SmallRng>,
     /// One of so many chances is taken; 0 for none.
-    odds: u32,
+    odds: AtomicU32,
     /// Requests about rows.
     pub(crate) requests: AtomicUsize,
 }
@@ -35,24 +42,42 @@ impl Proxy {
     /// A proxy before an instance, and the settings for going through it; administration goes past it.
     pub(crate) async fn serve(instance: &Settings, seed: u64, odds: u32) -> (Arc<Self>, Settings) {
         let uri: http::Uri = instance.data_uri.parse().unwrap();
-        let client = BigtableClient::with_origin(Connections::new(&uri).unwrap(), uri);
+        let client = BigtableClient::with_origin(Connections::new(&uri).unwrap(), uri.clone());
         let random = Mutex::new(SmallRng::seed_from_u64(seed));
+        let admin = Connections::new(&uri).unwrap();
+        let odds = AtomicU32::new(odds);
         let proxy = Arc::new(Self { client, random, odds, requests: AtomicUsize::new(0) });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let data_uri = format!("http://{}", listener.local_addr().unwrap());
         let service = BigtableServer::new(Handle(proxy.clone()));
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let service = service.clone();
-                let answer = service_fn(move |request: http::Request<Incoming>| service.clone().call(request));
+                let (service, admin) = (service.clone(), admin.clone());
+                let answer = service_fn(move |request: http::Request<Incoming>| {
+                    let (mut service, mut admin) = (service.clone(), admin.clone());
+                    async move {
+                        let path = request.uri().path();
+                        if ABOUT_ROWS.iter().any(|method| path.ends_with(method)) {
+                            return Ok(service.call(request).await.unwrap());
+                        }
+                        admin.call(request.map(Body::new)).await
+                    }
+                });
                 tokio::spawn(Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(tcp), answer));
             }
         });
         (proxy, Settings { data_uri, seed, ..instance.clone() })
     }
 
+    /// Begins a run of chances of its own.
+    pub(crate) fn begin(&self, seed: u64, odds: u32) {
+        *self.random.lock().unwrap() = SmallRng::seed_from_u64(seed);
+        self.odds.store(odds, Ordering::SeqCst);
+    }
+
     fn chance(&self) -> bool {
-        self.odds > 0 && self.random.lock().unwrap().random_ratio(1, self.odds)
+        let odds = self.odds.load(Ordering::SeqCst);
+        odds > 0 && self.random.lock().unwrap().random_ratio(1, odds)
     }
 
     fn lost(&self) -> Result<(), Status> {

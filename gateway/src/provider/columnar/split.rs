@@ -1,0 +1,140 @@
+//! Scans of tables on a server: cut at sampled keys into several that run side by side, each a stream of its own.
+//!
+//! A stream of one server carries some tens of megabytes a second, and a table lies on many. So rows that are asked for
+//! in no order come by several streams; a plan that needs key order gets the one scan, as of row groups. The samples
+//! also tell how much there is: what lies between two of them that a tenant's span has. No sample of another span is
+//! seen here.
+
+use super::{ColumnarExec, ColumnarStats, is_candidate};
+use crate::{provider::exec::ScanExec, view::View};
+use datafusion::{
+    common::Result,
+    error::DataFusionError,
+    physical_plan::{ExecutionPlan, union::UnionExec},
+};
+use keyspan_catalog::{Table, tenant_store::Samples};
+use keyspan_storage::{ColumnarRequest, KeyRange, RowSet};
+use std::sync::Arc;
+
+/// Streams of one scan.
+const STREAMS_MAX: usize = 8;
+/// Less is read by one stream: another costs a round trip, in which a stream carries as much.
+const BYTES_MIN: u64 = 256 << 10;
+/// Bytes of a row where only the bytes of all of them are known.
+const ROW_BYTES_GUESS: u64 = 256;
+/// Rows that a scan is said to read beside what lies between samples.
+const ROWS_BESIDE: u64 = 1_000;
+
+/// What becomes of a scan.
+pub(crate) enum Split {
+    /// Several scans.
+    Streams(ColumnarExec),
+    /// It stays one, of about so many rows, if that is known.
+    Whole(Option<u64>),
+}
+
+/// Cuts a scan of a table on a server.
+///
+/// # Errors
+/// The store's; of the samples none, without which the scan stays one.
+pub(crate) async fn plan((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExec>) -> Result<Split> {
+    let read = scan.read();
+    // What a commit may rely on is remembered with the rows of the one scan.
+    if !is_candidate(view, table, scan) || view.relies_on(table.id) || view.isolated || view.as_of.is_some() {
+        return Ok(Split::Whole(super::point_count(&read.rows)));
+    }
+    let Ok(samples) = view.rows.samples(table).await else { return Ok(Split::Whole(None)) };
+    let bytes = bytes_within(&read.rows, &samples);
+    let rows = bytes / ROW_BYTES_GUESS + ROWS_BESIDE;
+    let parts = cut(&read.rows, &samples);
+    if bytes < BYTES_MIN || parts.len() < 2 {
+        return Ok(Split::Whole(Some(rows)));
+    }
+    let request = ColumnarRequest {
+        rows: read.rows.clone(),
+        span: KeyRange::all(),
+        columns: Vec::new(),
+        key: None,
+        or_row_key: false,
+        pin: Some(view.pin.clone()),
+    };
+    let Some(found) = view.rows.columnar(table, request) else { return Ok(Split::Whole(Some(rows))) };
+    let found = found.map_err(|error| DataFusionError::External(Box::new(error)))?;
+    let all = scan.of_rest(found.rest)?;
+    let parts: Vec<Arc<dyn ExecutionPlan>> =
+        parts.into_iter().map(|rows| Ok(Arc::new(all.narrowed(rows)?) as _)).collect::<Result<_>>()?;
+    let stats = ColumnarStats { files: 0, row_groups: 0, rows: 0, bytes, memory: 0, rest: Some(rows) };
+    let streams = parts.len();
+    Ok(Split::Streams(ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats)))
+}
+
+/// The bytes between samples that lie in the rows with all that is between them.
+fn bytes_within(rows: &RowSet, samples: &Samples) -> u64 {
+    let between = samples.keys.windows(2).filter(|two| {
+        let (from, to) = (&two[0], &two[1]);
+        let holds = |range: &KeyRange| range.contains(&from.0) && range.contains(&to.0);
+        rows.ranges().iter().any(holds)
+    });
+    between.map(|two| two[1].1.saturating_sub(two[0].1)).sum()
+}
+
+/// The rows in at most [`STREAMS_MAX`] parts, in the order of keys: each of about as many samples.
+fn cut(rows: &RowSet, samples: &Samples) -> Vec<RowSet> {
+    let within = |key: &&[u8]| rows.ranges().iter().any(|range| range.contains(key) && *range.start != **key);
+    let within: Vec<&[u8]> = samples.keys.iter().map(|(key, _)| key.as_ref()).filter(within).collect();
+    let every = (within.len() + 1).div_ceil(STREAMS_MAX);
+    let mut parts = Vec::with_capacity(STREAMS_MAX);
+    let mut from = bytes::Bytes::new();
+    for key in within.iter().skip(every - 1).step_by(every) {
+        let to = bytes::Bytes::copy_from_slice(key);
+        parts.push(rows.intersect(&RowSet::from(KeyRange::new(std::mem::replace(&mut from, to.clone()), Some(to)))));
+    }
+    parts.push(rows.intersect(&RowSet::from(KeyRange::new(from, None))));
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn samples(keys: &[(u8, u64)]) -> Samples {
+        Samples { keys: keys.iter().map(|(key, offset)| (Bytes::copy_from_slice(&[*key]), *offset)).collect() }
+    }
+
+    fn range(from: u8, to: Option<u8>) -> KeyRange {
+        let start = if from == 0 { Bytes::new() } else { Bytes::copy_from_slice(&[from]) };
+        KeyRange::new(start, to.map(|to| Bytes::copy_from_slice(&[to])))
+    }
+
+    #[test]
+    fn bytes_are_those_between_samples_that_are_read() {
+        let samples = samples(&[(10, 100), (20, 300), (30, 700)]);
+        let bytes = |ranges: &[KeyRange]| bytes_within(&RowSet::new(ranges.iter().cloned()), &samples);
+        assert_eq!(bytes(&[KeyRange::all()]), 600);
+        assert_eq!([bytes(&[range(10, Some(21))]), bytes(&[range(11, Some(25))])], [200, 0]);
+        assert_eq!(bytes(&[range(5, Some(15)), range(16, None)]), 400);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_all_rows_each_once(
+            keys in prop::collection::btree_set(1_u8..250, 0..40),
+            ranges in prop::collection::vec((0_u8..250, prop::option::of(1_u8..255)), 1..6),
+        ) {
+            let samples = samples(&keys.iter().map(|key| (*key, u64::from(*key))).collect::<Vec<_>>());
+            let ranges = ranges.into_iter().filter(|(from, to)| to.is_none_or(|to| *from < to));
+            let rows = RowSet::new(ranges.map(|(from, to)| range(from, to)));
+            let parts = cut(&rows, &samples);
+            prop_assert!(parts.len() <= STREAMS_MAX);
+            prop_assert!(parts.iter().all(|part| !part.is_empty()));
+            for key in 0..=255_u8 {
+                let holds = |rows: &RowSet| rows.ranges().iter().any(|range| range.contains(&[key]));
+                let times = parts.iter().filter(|part| holds(part)).count();
+                prop_assert_eq!(times, usize::from(holds(&rows)), "{}", key);
+            }
+        }
+    }
+}
