@@ -81,6 +81,8 @@ pub enum PrivateEdit {
     DropTable(TableId),
     /// A new sequence. Its OID is the catalog's next, or a reserved one.
     CreateSequence(Sequence),
+    /// A sequence with other options, given by its OID: name, schema and owner stay.
+    AlterSequence(Sequence),
     /// A column owns a sequence, given by OID; `None` for none.
     OwnSequence(u32, Option<(TableId, u16)>),
     /// Drops a sequence; its space becomes spare.
@@ -266,6 +268,15 @@ impl Private {
                     take_oid(sequence.id)?;
                 }
                 self.sequences.insert(sequence.id, Arc::new(sequence.clone()));
+            }
+            PrivateEdit::AlterSequence(changed) => {
+                let id = changed.id;
+                let sequence = self
+                    .sequences
+                    .get_mut(&id)
+                    .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
+                let Sequence { name, schema, owner, .. } = sequence.as_ref().clone();
+                *sequence = Arc::new(Sequence { name, schema, owner, ..changed.clone() });
             }
             PrivateEdit::OwnSequence(id, owner) => {
                 let sequence = self

@@ -35,7 +35,7 @@ pub struct Sequence {
     pub owner: Option<(TableId, u16)>,
 }
 
-/// The options of `CREATE SEQUENCE`; `None` for those that the statement leaves out.
+/// The options of `CREATE SEQUENCE` and `ALTER SEQUENCE`; `None` for those that the statement leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
     /// `AS`
@@ -48,8 +48,10 @@ pub struct SequenceOptions {
     pub min: Option<Option<i64>>,
     /// `MAXVALUE`; the inner `None` is `NO MAXVALUE`.
     pub max: Option<Option<i64>>,
-    /// `CYCLE`
-    pub cycle: bool,
+    /// `CYCLE`, `NO CYCLE`
+    pub cycle: Option<bool>,
+    /// `RESTART`, of a sequence that is there; the inner `None` is without a number.
+    pub restart: Option<Option<i64>>,
 }
 
 /// The state of a sequence, as PostgreSQL keeps it (`last_value`, `is_called`).
@@ -74,22 +76,75 @@ impl Sequence {
     /// A new sequence.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for options that contradict each other.
+    /// [`InvalidOption`](ErrorKind::InvalidOption) for options that contradict each other.
     pub fn define(id: u32, name: &str, options: &SequenceOptions) -> Result<Self> {
         crate::table::check_name("sequence", name)?;
-        let kind = options.kind.unwrap_or(SqlType::Int8);
-        let (least, greatest) = match kind {
-            SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-            SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-            SqlType::Int8 => (i64::MIN, i64::MAX),
-            _ => return Err(invalid("sequence type must be smallint, integer, or bigint".into())),
+        let schema = crate::rights::PUBLIC_SCHEMA;
+        Self::with((id, name.to_owned(), schema, None), options, None)
+    }
+
+    /// The sequence with other options: those that are left out stay. Bounds that are those of the type become those of
+    /// another one.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption) for options that contradict each other.
+    pub fn alter(&self, options: &SequenceOptions) -> Result<Self> {
+        Self::with((self.id, self.name.clone(), self.schema, self.owner), options, Some(self))
+    }
+
+    /// The state after such a change: that of `RESTART`, else the one before.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption) for a value out of the bounds.
+    pub fn restarted(&self, options: &SequenceOptions, before: SequenceState) -> Result<SequenceState> {
+        let state = match options.restart {
+            Some(last) => SequenceState { last: last.unwrap_or(self.start), called: false },
+            None => before,
         };
-        let increment = options.increment.unwrap_or(1);
+        let (last, min, max) = (state.last, self.min, self.max);
+        if last < min {
+            return Err(invalid(format!("RESTART value ({last}) cannot be less than MINVALUE ({min})")));
+        }
+        if last > max {
+            return Err(invalid(format!("RESTART value ({last}) cannot be greater than MAXVALUE ({max})")));
+        }
+        Ok(state)
+    }
+
+    fn with(
+        (id, name, schema, owner): (u32, String, u32, Option<(TableId, u16)>),
+        options: &SequenceOptions,
+        before: Option<&Self>,
+    ) -> Result<Self> {
+        let bounds = |kind| match kind {
+            SqlType::Int2 => Ok((i64::from(i16::MIN), i64::from(i16::MAX))),
+            SqlType::Int4 => Ok((i64::from(i32::MIN), i64::from(i32::MAX))),
+            SqlType::Int8 => Ok((i64::MIN, i64::MAX)),
+            _ => Err(invalid("sequence type must be smallint, integer, or bigint".into())),
+        };
+        let kind = options.kind.or(before.map(|before| before.kind)).unwrap_or(SqlType::Int8);
+        let (least, greatest) = bounds(kind)?;
+        let increment = options.increment.or(before.map(|before| before.increment)).unwrap_or(1);
         if increment == 0 {
             return Err(invalid("INCREMENT must not be zero".into()));
         }
-        let min = options.min.flatten().unwrap_or(if increment > 0 { 1 } else { least });
-        let max = options.max.flatten().unwrap_or(if increment > 0 { greatest } else { -1 });
+        // Bounds of the former type are no choice.
+        let kept = |of: fn(&Self) -> i64, of_type: fn((i64, i64)) -> i64| {
+            let before = before?;
+            let is_of_type =
+                options.kind.is_some() && bounds(before.kind).is_ok_and(|both| of_type(both) == of(before));
+            (!is_of_type).then(|| of(before))
+        };
+        let min = match options.min {
+            Some(min) => min,
+            None => kept(|sequence| sequence.min, |(least, _)| least),
+        };
+        let max = match options.max {
+            Some(max) => max,
+            None => kept(|sequence| sequence.max, |(_, greatest)| greatest),
+        };
+        let min = min.unwrap_or(if increment > 0 { 1 } else { least });
+        let max = max.unwrap_or(if increment > 0 { greatest } else { -1 });
         if min < least || max > greatest {
             return Err(invalid(format!(
                 "MINVALUE ({min}) or MAXVALUE ({max}) is out of range for sequence data type {kind}"
@@ -98,16 +153,16 @@ impl Sequence {
         if min > max {
             return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
         }
-        let start = options.start.unwrap_or(if increment > 0 { min } else { max });
+        let start = options.start.or(before.map(|before| before.start));
+        let start = start.unwrap_or(if increment > 0 { min } else { max });
         if start < min {
             return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
         }
         if start > max {
             return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
         }
-        let (name, cycle) = (name.to_owned(), options.cycle);
-        let schema = crate::rights::PUBLIC_SCHEMA;
-        Ok(Self { id, name, schema, kind, start, increment, min, max, cycle, owner: None })
+        let cycle = options.cycle.or(before.map(|before| before.cycle)).unwrap_or_default();
+        Ok(Self { id, name, schema, kind, start, increment, min, max, cycle, owner })
     }
 
     /// The name that PostgreSQL chooses for the sequence of a column, `table_column_seq`: cut to the length of a name,
@@ -188,7 +243,7 @@ impl SequenceState {
 }
 
 fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::Invalid, message)
+    Error::new(ErrorKind::InvalidOption, message)
 }
 
 #[cfg(test)]
@@ -217,7 +272,7 @@ mod tests {
         check(SequenceOptions::default(), 2, expect!["1×3, 4×3"]);
         let five = SequenceOptions { max: Some(Some(5)), ..SequenceOptions::default() };
         check(five.clone(), 3, expect![[r#"1×3, 4×2, nextval: reached maximum value of sequence "s" (5)"#]]);
-        check(SequenceOptions { cycle: true, ..five }, 4, expect!["1×3, 4×2, 1×3, 4×2"]);
+        check(SequenceOptions { cycle: Some(true), ..five }, 4, expect!["1×3, 4×2, 1×3, 4×2"]);
         let down = SequenceOptions { increment: Some(-2), min: Some(Some(-6)), ..SequenceOptions::default() };
         check(
             down,
@@ -249,7 +304,7 @@ mod tests {
             SequenceOptions { start: Some(0), ..none.clone() },
             SequenceOptions { start: Some(9), max: Some(Some(8)), ..none },
         ] {
-            assert_eq!(Sequence::define(1, "s", &options).unwrap_err().kind(), ErrorKind::Invalid, "{options:?}");
+            assert_eq!(Sequence::define(1, "s", &options).unwrap_err().kind(), ErrorKind::InvalidOption, "{options:?}");
         }
     }
 }

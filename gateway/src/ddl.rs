@@ -165,7 +165,10 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::AlterTable(alter) if private && view::is_view(session, &alter.name) => {
             view::alter_table(session, alter).await
         }
-        Definition::AlterTable(alter) if private => private::alter(session, alter).await,
+        Definition::AlterTable(alter) if private => {
+            private::alter(session, alter).await?;
+            sequence::of_columns(session, &alter.name, &alter.actions).await
+        }
         Definition::DropTables(drop) if private => private::drop(session, drop).await,
         Definition::CreateSequence(create) => private::create_sequence(session, create).await,
         Definition::AlterSequence(alter) => sequence::alter(session, alter).await,

@@ -94,6 +94,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_rewrite", &[views::rules]),
     (PG_CATALOG, "pg_roles", &[cluster::roles_rows]),
     (PG_CATALOG, "pg_sequence", &[objects::sequence_rows]),
+    (PG_CATALOG, "pg_sequences", &[sequences::rows]),
     (PG_CATALOG, "pg_settings", &[cluster::settings]),
     (PG_CATALOG, "pg_shdescription", &[comments::shared_descriptions]),
     (PG_CATALOG, "pg_stat_activity", &[cluster::activities]),

@@ -31,6 +31,8 @@ pub struct Sequences(Mutex<HashMap<u32, Block>>);
 struct Block {
     left: Option<SequenceValues>,
     size: u64,
+    /// Of the sequence that it was taken of: increment, bounds, whether it wraps. One of others is given up.
+    of: (i64, i64, i64, bool),
 }
 
 /// The last value that a session took from each sequence.
@@ -51,6 +53,9 @@ impl Sequences {
     pub fn next(&self, rows: &TenantStore, sequence: &Sequence) -> Result<i64> {
         let size = {
             let mut blocks = lock(&self.0);
+            if blocks.get(&sequence.id).is_some_and(|block| block.of != ways(sequence)) {
+                blocks.remove(&sequence.id);
+            }
             match blocks.get_mut(&sequence.id) {
                 Some(Block { left: left @ Some(_), .. }) => {
                     if let Some(numbers) = left.take() {
@@ -69,7 +74,8 @@ impl Sequences {
         if blocks.len() >= BLOCKS_MAX {
             blocks.clear();
         }
-        blocks.insert(sequence.id, Block { left: behind(sequence, numbers), size });
+        let (left, of) = (behind(sequence, numbers), ways(sequence));
+        blocks.insert(sequence.id, Block { left, size, of });
         Ok(numbers.first)
     }
 
@@ -84,6 +90,47 @@ impl Sequences {
         let stored = rows.sequence_state(sequence).await?;
         // A number that was given meanwhile, from this block or another, makes `before` older than what is stored.
         let given = left().filter(|_| before.is_some()).and_then(|left| left.first.checked_sub(sequence.increment));
+        let last = given.map(|last| SequenceState { last, called: true });
+        Ok(last.or(stored).unwrap_or(SequenceState { last: sequence.start, called: false }))
+    }
+
+    /// Gives what is left of the block back, if nobody has taken another one since; the state of the sequence then.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn give_back(&self, rows: &TenantStore, sequence: &Sequence) -> Result<SequenceState> {
+        let left = lock(&self.0).remove(&sequence.id).and_then(|block| block.left);
+        let (store, of) = (rows.clone(), sequence.clone());
+        let (start, increment) = (sequence.start, sequence.increment);
+        let before = move |stored: Option<SequenceState>| {
+            let state = stored.unwrap_or(SequenceState { last: start, called: false });
+            let end = |left: SequenceValues| {
+                let more = i128::from(left.count - 1) * i128::from(increment);
+                i128::from(left.first) + more == i128::from(state.last)
+            };
+            // The number before the first that is left was given.
+            let given = left.filter(|left| end(*left)).and_then(|left| left.first.checked_sub(increment));
+            given.map_or(state, |last| SequenceState { last, called: true })
+        };
+        waited(async move {
+            store
+                .advance(&of, |stored| {
+                    let state = before(stored);
+                    Ok((state, state))
+                })
+                .await
+        })
+    }
+
+    /// [`state`](Self::state), for which the caller's thread waits.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn state_now(&self, rows: &TenantStore, sequence: &Sequence) -> Result<SequenceState> {
+        let left = lock(&self.0).get(&sequence.id).and_then(|block| block.left);
+        let (store, of) = (rows.clone(), sequence.clone());
+        let stored = waited(async move { store.sequence_state(&of).await })?;
+        let given = left.and_then(|left| left.first.checked_sub(sequence.increment));
         let last = given.map(|last| SequenceState { last, called: true });
         Ok(last.or(stored).unwrap_or(SequenceState { last: sequence.start, called: false }))
     }
@@ -146,6 +193,11 @@ impl LastValues {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is kept is whole after each step.
     mutex.lock()
+}
+
+/// What decides which numbers come.
+fn ways(sequence: &Sequence) -> (i64, i64, i64, bool) {
+    (sequence.increment, sequence.min, sequence.max, sequence.cycle)
 }
 
 /// The numbers without the first of them.

@@ -52,7 +52,7 @@ pub struct RoutedStore {
     watched: BTreeSet<TableName>,
     routes: RwLock<Routes>,
     /// What was sampled last of tables of servers, by the name here; nothing of one that failed.
-    samples: Mutex<BTreeMap<TableName, (Instant, Option<Arc<[RowSample]>>)>>,
+    samples: Mutex<BTreeMap<TableName, Sampled>>,
     /// Held by writes of servers; taken alone by commits to watched tables.
     places: tokio::sync::RwLock<()>,
 }
@@ -63,6 +63,9 @@ struct Routes {
     /// The server of a table and its name there, by the name here.
     tables: BTreeMap<TableName, (String, TableName)>,
 }
+
+/// When a table was sampled, and what came of it.
+type Sampled = (Instant, Option<Arc<[RowSample]>>);
 
 /// A table on a server.
 #[derive(Clone, Debug)]

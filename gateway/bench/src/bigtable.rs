@@ -21,13 +21,13 @@ use keyspan_bigtable_api::data::{
     row_filter::{self, Chain},
 };
 use keyspan_gateway::resources::{Memory, Size};
-use keyspan_storage::{KeyRange, RowKey, RowSet};
+use keyspan_storage::{Clock, KeyRange, RowKey, RowSet, SystemClock};
 use serde::Serialize;
 use std::{
     fmt::{self, Write as _},
     path::{Path, PathBuf},
     pin::pin,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 use tokio_postgres::Client as Sql;
 
@@ -257,7 +257,7 @@ impl Sides {
     /// Writes the same cells to another table; returns the seconds.
     async fn write(&self, table: &str, progress: &Progress) -> Result<f64> {
         let begun = Instant::now();
-        let micros = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())? * 1_000;
+        let micros = SystemClock.now_micros() / 1_000 * 1_000;
         for from in (0..self.rows).step_by(usize::try_from(WRITE_ROWS)?) {
             let to = (from + WRITE_ROWS).min(self.rows);
             let entry = |number: u64| {

@@ -1,4 +1,7 @@
-//! `ALTER SEQUENCE … OWNED BY`: the column with which a sequence is dropped.
+//! `ALTER SEQUENCE`: its options, and `OWNED BY`, the column with which it is dropped.
+//!
+//! A new definition is seen as any: with the commit of a transaction. `RESTART` sets the number at once, as `setval`
+//! does: a rollback leaves it.
 
 use super::{private, skipped};
 use crate::{
@@ -7,9 +10,9 @@ use crate::{
         names::{RelationName, Schema},
     },
     session::{Found, Session},
-    sql::ast::definition::AlterSequence,
+    sql::ast::definition::{AlterAction, AlterSequence},
 };
-use keyspan_catalog::{PrivateEdit, Sequence, Snapshot, Table, TableId};
+use keyspan_catalog::{Column, PrivateEdit, Sequence, SequenceOptions, Snapshot, Table, TableId, table::DefaultValue};
 use std::sync::Arc;
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Result<()> {
@@ -21,15 +24,67 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
         return Err(session.missing(&alter.name, "relation"));
     };
     session.check_owner(sequence.id, false)?;
-    if is_of_identity(&session.catalog_snapshot(), session, &sequence)? {
-        let message = "cannot change ownership of identity sequence";
-        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    if let Some(owner) = &alter.owner {
+        if is_of_identity(&session.catalog_snapshot(), session, &sequence)? {
+            let message = "cannot change ownership of identity sequence";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        let owner = match owner {
+            None => None,
+            Some((name, column)) => Some(owner_of(session, &sequence, name, column)?),
+        };
+        private::change(session, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await?;
     }
-    let owner = match &alter.owner {
-        None => None,
-        Some((name, column)) => Some(owner(session, &sequence, name, column)?),
+    change(session, &sequence, &alter.options).await
+}
+
+/// Gives a sequence other options.
+async fn change(session: &mut Session, sequence: &Sequence, options: &SequenceOptions) -> Result<()> {
+    if *options == SequenceOptions::default() {
+        return Ok(());
+    }
+    let changed = sequence.alter(options)?;
+    let (instance, rows) = (session.instance.clone(), session.identity.rows.clone());
+    let before = instance.sequences.give_back(&rows, sequence)?;
+    let state = changed.restarted(options, before)?;
+    if changed != *sequence {
+        private::change(session, |_| Ok(vec![PrivateEdit::AlterSequence(changed.clone())])).await?;
+    }
+    if options.restart.is_some() {
+        instance.sequences.set(&rows, &changed, state.last, state.called)?;
+    }
+    Ok(())
+}
+
+/// Gives the sequences of identity columns the options that actions of ALTER TABLE have for them.
+pub(super) async fn of_columns(session: &mut Session, table: &RelationName, actions: &[AlterAction]) -> Result<()> {
+    for action in actions {
+        let AlterAction::AlterIdentity { column, options, .. } = action else { continue };
+        let Some((_, Found::Table(table))) = session.find(table) else { continue };
+        let oid = of_identity(&table, column)?;
+        let tenant = private::tenant(session)?.0;
+        let sequence = session.catalog_snapshot().sequence_of(Some(&tenant), oid).cloned();
+        if let Some(sequence) = sequence {
+            change(session, &sequence, options).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The OID of the sequence of an identity column.
+///
+/// # Errors
+/// 42703; 55000 for another column.
+pub(super) fn of_identity(table: &Table, column: &str) -> Result<u32> {
+    let found = table.column(column).ok_or_else(|| SqlError::undefined_column_of(&table.name, column))?;
+    let next = |column: &Column| match column.default.as_ref()?.value {
+        DefaultValue::Next(oid) => Some(oid),
+        _ => None,
     };
-    private::change(session, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await
+    found.identity.and_then(|_| next(found)).ok_or_else(|| {
+        let message = format!("column \"{column}\" of relation \"{}\" is not an identity column", table.name);
+        SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+    })
 }
 
 /// The sequence of a name.
@@ -53,7 +108,7 @@ fn is_of_identity(snapshot: &Snapshot, session: &Session, sequence: &Sequence) -
 }
 
 /// The column that shall own a sequence.
-fn owner(session: &Session, sequence: &Sequence, name: &RelationName, column: &str) -> Result<(TableId, u16)> {
+fn owner_of(session: &Session, sequence: &Sequence, name: &RelationName, column: &str) -> Result<(TableId, u16)> {
     let wrong = |message: &str| Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
     let table: Arc<Table> = match session.find(name) {
         Some((place, Found::Table(table))) if place != Schema::Temporary && table.schema == sequence.schema => table,

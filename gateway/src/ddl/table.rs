@@ -3,7 +3,7 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, condition_text},
     erasure::{self, Dropped},
-    foreign, proto, skipped,
+    foreign, proto, sequence, skipped,
 };
 use crate::{
     dml,
@@ -146,6 +146,7 @@ fn refuse_for_shared(action: &AlterAction) -> Result<()> {
         }
         AlterAction::AddCheck(_) | AlterAction::AddPrimaryKey(_) => "ADD CONSTRAINT",
         AlterAction::AddIdentity { .. } => "ALTER COLUMN … ADD GENERATED",
+        AlterAction::AlterIdentity { .. } => "ALTER COLUMN … SET GENERATED",
         _ => return Ok(()),
     };
     Err(SqlError::unsupported(format!("ALTER TABLE … {what} of a shared table")))
@@ -290,6 +291,10 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 };
                 Settled::Default(column.clone(), default)
             }
+            AlterAction::AlterIdentity { column, .. } => {
+                sequence::of_identity(&table, column)?;
+                Settled::Action(Box::new(action.clone()))
+            }
             AlterAction::AddIdentity { column, identity, sequence } => {
                 Settled::Identity(ColumnClauses::of_identity(&table, column, *identity, sequence)?)
             }
@@ -346,6 +351,11 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::AddCheck(_) => Err(Error::new(ErrorKind::Invalid, "a condition that was not planned")),
         AlterAction::DropConstraint { name, .. } if is_primary_key(table, name) => table.drop_primary_key(),
         AlterAction::DropConstraint { name, .. } => table.drop_check(name),
+        // The options of its sequence change after the table.
+        AlterAction::AlterIdentity { column, identity: Some(identity), .. } => {
+            table.set_identity(column, Some(*identity))
+        }
+        AlterAction::AlterIdentity { .. } => Ok(table.clone()),
         AlterAction::AddIdentity { .. } => Err(Error::new(ErrorKind::Invalid, "an identity that was not settled")),
         AlterAction::SetDefault { .. } => Err(Error::new(ErrorKind::Invalid, "a default that was not evaluated")),
         AlterAction::AddFamily { name, open, options, .. } => {

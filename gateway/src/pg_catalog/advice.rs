@@ -1,6 +1,6 @@
 //! `keyspan.advice`: what would make tables better, and the statements that would do it.
 //!
-//! Here is collected what the room [`advice`](crate::advice) looks at, and its remedies become text. A tenant sees the
+//! Here is collected what the room [`advice`] looks at, and its remedies become text. A tenant sees the
 //! advice on its own tables, and on shared ones what its own statements say of them; an operator in database `keyspan`
 //! all, of shared tables what all tenants do.
 

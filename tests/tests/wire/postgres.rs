@@ -260,6 +260,7 @@ files! { "tests/slt/postgres":
     relational
     schemas
     second_digits
+    sequences
     sessions_in_zones
     spans
     statistics

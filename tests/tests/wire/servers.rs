@@ -314,7 +314,7 @@ async fn two_gateways_lose_no_addition() -> Result<()> {
         writer??;
     }
     let sum = (8 * ADDITIONS).to_string();
-    assert_eq!(both(&one.tenant("alto").await?, "SELECT n FROM counters").await?, [sum.clone()]);
+    assert_eq!(both(&one.tenant("alto").await?, "SELECT n FROM counters").await?, std::slice::from_ref(&sum));
     assert_eq!(both(&two.tenant("alto").await?, "SELECT n FROM c").await?, [sum]);
     let two = two.operator().await?;
     two.batch_execute("DROP DATABASE alto; DROP TABLE c; DROP SERVER bt").await?;

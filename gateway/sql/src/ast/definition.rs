@@ -292,15 +292,17 @@ pub struct CreateProto {
     pub files: Vec<u8>,
 }
 
-/// `ALTER SEQUENCE … OWNED BY`
+/// `ALTER SEQUENCE` with options
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterSequence {
     /// The sequence.
     pub name: RelationName,
     /// `IF EXISTS`
     pub if_exists: bool,
-    /// The column that shall own it, with its table; `None` for `NONE`.
-    pub owner: Option<(RelationName, String)>,
+    /// What changes.
+    pub options: SequenceOptions,
+    /// `OWNED BY`: the column that shall own it, with its table; the inner `None` for `NONE`.
+    pub owner: Option<Option<(RelationName, String)>>,
 }
 
 /// A part of the primary key.
@@ -399,6 +401,15 @@ pub enum AlterAction {
         identity: Identity,
         /// Its sequence.
         sequence: OwnSequence,
+    },
+    /// `ALTER COLUMN … SET GENERATED …`, `SET INCREMENT …`, `RESTART`: of an identity column
+    AlterIdentity {
+        /// The column.
+        column: String,
+        /// Whether statements may supply values for it.
+        identity: Option<Identity>,
+        /// Its sequence's options.
+        options: SequenceOptions,
     },
     /// `ALTER COLUMN … SET NOT NULL`
     SetNotNull(String),

@@ -36,6 +36,8 @@ pub(crate) struct Proxy {
     odds: AtomicU32,
     /// Requests about rows.
     pub(crate) requests: AtomicUsize,
+    /// Chances that were taken.
+    pub(crate) failures: AtomicUsize,
 }
 
 impl Proxy {
@@ -46,7 +48,8 @@ impl Proxy {
         let random = Mutex::new(SmallRng::seed_from_u64(seed));
         let admin = Connections::new(&uri).unwrap();
         let odds = AtomicU32::new(odds);
-        let proxy = Arc::new(Self { client, random, odds, requests: AtomicUsize::new(0) });
+        let (requests, failures) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let proxy = Arc::new(Self { client, random, odds, requests, failures });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let data_uri = format!("http://{}", listener.local_addr().unwrap());
         let service = BigtableServer::new(Handle(proxy.clone()));
@@ -77,7 +80,9 @@ impl Proxy {
 
     fn chance(&self) -> bool {
         let odds = self.odds.load(Ordering::SeqCst);
-        odds > 0 && self.random.lock().unwrap().random_ratio(1, odds)
+        let is_taken = odds > 0 && self.random.lock().unwrap().random_ratio(1, odds);
+        self.failures.fetch_add(usize::from(is_taken), Ordering::SeqCst);
+        is_taken
     }
 
     fn lost(&self) -> Result<(), Status> {
