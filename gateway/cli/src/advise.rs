@@ -1,13 +1,10 @@
 //! `keyspan advise`: what a running server has seen of its tables that would be better in another way.
 
-use super::client::{Server, told};
+use super::client::{ServerOptions, told};
 use anyhow::{Context, Result};
 use clap::Args;
 use keyspan_gateway::resources::Size;
-use std::{
-    io::{IsTerminal, Write, stdout},
-    path::PathBuf,
-};
+use std::io::{IsTerminal, Write, stdout};
 use tokio_postgres::SimpleQueryMessage;
 
 /// Characters of a line on a terminal.
@@ -34,21 +31,9 @@ pub struct AdviseOptions {
     #[arg(long)]
     statements: bool,
 
-    /// The server.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
-    server: String,
-
-    /// The role. Its password is that of KEYSPAN_PASSWORD, or of the file operator-password in the folder of --store.
-    #[arg(long, value_name = "ROLE", default_value = "keyspan")]
-    user: String,
-
-    /// The database.
-    #[arg(long, value_name = "NAME", default_value = "keyspan")]
-    database: String,
-
-    /// The store's folder, for the operator's password.
-    #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
-    store: PathBuf,
+    /// Where.
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 /// An advice of the server.
@@ -66,9 +51,8 @@ struct Advice {
 /// # Errors
 /// If the server cannot be reached or refuses.
 pub async fn run(options: AdviseOptions) -> Result<()> {
-    let AdviseOptions { server: address, user, database, store, .. } = &options;
-    let context = || format!("cannot ask {address} for advice");
-    let client = Server { address, user, database, store }.connect("keyspan advise").await.with_context(context)?;
+    let context = || format!("cannot ask {} for advice", options.server.address);
+    let client = options.server.connect("keyspan advise").await.with_context(context)?;
     let answer = client.simple_query(QUERY).await.map_err(|error| told(&error)).with_context(context)?;
     let rows = answer.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),

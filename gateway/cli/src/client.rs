@@ -3,7 +3,12 @@
 
 use super::password::{FILE, VARIABLE};
 use anyhow::{Context, Result};
-use std::{fs, io::ErrorKind, path::Path};
+use clap::Args;
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 use tokio_postgres::{Client, Config, NoTls};
 
 /// A server, and who asks it.
@@ -17,6 +22,37 @@ pub struct Server<'a> {
     pub database: &'a str,
     /// The folder with the file of the operator's password, if the environment has none.
     pub store: &'a Path,
+}
+
+/// Which server a command asks, and as whom.
+#[derive(Clone, Debug, Args)]
+pub struct ServerOptions {
+    /// The server.
+    #[arg(long = "server", value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
+    pub address: String,
+
+    /// The role. Its password is that of KEYSPAN_PASSWORD, or of the file operator-password in the folder of --store.
+    #[arg(long, value_name = "ROLE", default_value = "keyspan")]
+    pub user: String,
+
+    /// The database.
+    #[arg(long, value_name = "NAME", default_value = "keyspan")]
+    pub database: String,
+
+    /// The store's folder, for the operator's password.
+    #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
+    pub store: PathBuf,
+}
+
+impl ServerOptions {
+    /// Connects, without TLS.
+    ///
+    /// # Errors
+    /// Those of [`Server::connect`].
+    pub async fn connect(&self, application: &str) -> Result<Client> {
+        let Self { address, user, database, store } = self;
+        Server { address, user, database, store }.connect(application).await
+    }
 }
 
 impl Server<'_> {

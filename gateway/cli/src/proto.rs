@@ -1,6 +1,6 @@
 //! `keyspan proto import`: hands a file of protoc's to a running server, as `CREATE PROTO DESCRIPTOR`.
 
-use super::client::{Server, quoted, told};
+use super::client::{ServerOptions, quoted, told};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use keyspan_catalog::proto::DESCRIPTOR_BYTES_MAX;
@@ -49,21 +49,9 @@ pub struct ImportOptions {
     #[arg(long)]
     replace: bool,
 
-    /// The server.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5433")]
-    server: String,
-
-    /// The role. Its password is that of KEYSPAN_PASSWORD, or of the file operator-password in the folder of --store.
-    #[arg(long, value_name = "ROLE", default_value = "keyspan")]
-    user: String,
-
-    /// The database.
-    #[arg(long, value_name = "NAME", default_value = "keyspan")]
-    database: String,
-
-    /// The store's folder, for the operator's password.
-    #[arg(long, value_name = "DIR", default_value = "./keyspan-data")]
-    store: PathBuf,
+    /// Where.
+    #[command(flatten)]
+    server: ServerOptions,
 }
 
 /// Runs a command.
@@ -79,8 +67,8 @@ pub async fn run(command: Proto) -> Result<()> {
         None => name_of(&import.file).with_context(context)?,
     };
     let sql = statement(&name, import.replace, &read(&import.file).with_context(context)?);
-    let ImportOptions { server: address, user, database, store, .. } = &import;
-    let client = Server { address, user, database, store }.connect("keyspan proto").await.with_context(context)?;
+    let client = import.server.connect("keyspan proto").await.with_context(context)?;
+    let database = &import.server.database;
     client.batch_execute(&sql).await.map_err(|error| told(&error)).with_context(context)?;
     writeln!(stdout(), "imported {file} as protobuf descriptor {name} of database {database}")
         .context("cannot write to standard output")

@@ -102,7 +102,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TABLE t (a int GENERATED ALWAYS AS IDENTITY)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, not_null: true, default: Some(Identity(Always, OwnSequence { name: None, options: SequenceOptions { kind: None, start: None, increment: None, min: None, max: None, cycle: false } })), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, not_null: true, default: Some(Identity(Always, OwnSequence { name: None, options: SequenceOptions { kind: None, start: None, increment: None, min: None, max: None, cycle: None, restart: None } })), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
