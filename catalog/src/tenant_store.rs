@@ -152,14 +152,14 @@ impl TenantStore {
     }
 
     /// Keys of a table that divide its rows into parts of about equal size, as far as they are in the span, and without
-    /// it.
+    /// it; they may be of a minute ago.
     ///
     /// # Errors
     /// The store's.
     pub async fn samples(&self, table: &Table) -> Result<Samples> {
         let Some(span) = self.span_within(table) else { return Ok(Samples::default()) };
         let span = span.unwrap_or_default();
-        let all = self.store.sample_row_keys(&table.physical).await?;
+        let all = self.store.recent_samples(&table.physical).await?;
         let own = |sample: RowSample| {
             let key = sample.key.strip_prefix(&*span).filter(|key| !key.is_empty())?;
             Some((Bytes::copy_from_slice(key), sample.offset_bytes))

@@ -319,7 +319,12 @@ impl Store for RoutedStore {
     }
 
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>> {
-        let Some(there) = self.there(table) else { return self.here.sample_row_keys(table).await };
+        let (store, table) = self.store(table);
+        store.sample_row_keys(&table).await
+    }
+
+    async fn recent_samples(&self, table: &TableName) -> Result<Vec<RowSample>> {
+        let Some(there) = self.there(table) else { return self.here.recent_samples(table).await };
         if let Some(known) = self.known_samples(table) {
             return Ok(known?.to_vec());
         }

@@ -278,6 +278,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// the store promises [exact samples](Promises::exact_samples); else the keys may be those of no row.
     async fn sample_row_keys(&self, table: &TableName) -> Result<Vec<RowSample>>;
 
+    /// The same for estimates, which may be of a minute ago, and fewer.
+    ///
+    /// # Errors
+    /// As above; a store may say so for a minute.
+    async fn recent_samples(&self, table: &TableName) -> Result<Vec<RowSample>> {
+        self.sample_row_keys(table).await
+    }
+
     /// Applies the commit and returns its stamp in microseconds.
     ///
     /// # Errors

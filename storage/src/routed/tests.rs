@@ -87,6 +87,27 @@ fn relying(pin: &Pin, rows: &[(&str, &str)], writes: Vec<Write>) -> Commit {
 }
 
 #[tokio::test]
+async fn recent_samples_of_a_server_are_kept() {
+    let (store, _) = apart().await;
+    for table in ["a", "h"] {
+        store.commit(blind(vec![write(table, "k1")])).await.unwrap();
+        let before = store.recent_samples(&name(table)).await.unwrap();
+        assert_eq!(before, store.sample_row_keys(&name(table)).await.unwrap());
+        store.commit(blind(vec![write(table, "k2")])).await.unwrap();
+        let now = store.sample_row_keys(&name(table)).await.unwrap();
+        assert_ne!(before, now);
+        // Those of a store in this process cost nothing.
+        assert_eq!(store.recent_samples(&name(table)).await.unwrap(), if table == "a" { before } else { now });
+    }
+    // A server that gave none is not asked again at once.
+    store.add_server("one", Arc::new(Down::new(&Error::Unavailable("nobody listens".into())))).unwrap();
+    store.route(&name("x"), "one", &name("x")).unwrap();
+    for _ in 0..2 {
+        assert!(store.recent_samples(&name("x")).await.is_err());
+    }
+}
+
+#[tokio::test]
 async fn rows_go_where_their_table_is() {
     let (store, one) = apart().await;
     for table in ["h", "a", "b"] {
