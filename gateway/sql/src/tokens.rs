@@ -157,7 +157,8 @@ impl<'a> TokenReader<'a> {
         true
     }
 
-    /// Removes unquoted words outside of brackets, before the first of the words `before`; `false` if they are not there.
+    /// Removes unquoted words outside of brackets, before the first of the words `before`; `false` if they are not
+    /// there.
     pub(crate) fn cut_words(&mut self, words: &[&str], before: &[&str]) -> bool {
         let mut depth = 0_usize;
         for at in 0..self.tokens.len().saturating_sub(self.index) {

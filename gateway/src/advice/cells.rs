@@ -9,7 +9,7 @@ use crate::{
     resources::Size,
     shares::access::{LargestCell, Seen},
 };
-use keyspan_catalog::{Column, ColumnPlace, SqlType, Table, table::TENANT_COLUMN};
+use keyspan_catalog::{Column, ColumnPlace, PartOrder, SqlType, Table, table::TENANT_COLUMN};
 use keyspan_storage::model::limits::{CELL_BYTES_SOFT, ROW_BYTES_MAX, ROW_BYTES_SOFT};
 
 /// Cells of a row from which on it is said to grow.
@@ -47,21 +47,12 @@ fn rows_of_qualifiers(table: &Table, open: &Column) -> Option<Remake> {
     let family = open.place.family()?;
     remake.table.families.retain(|known| known.name == *family);
     let (name, value) = (free_column(&remake.table, "name"), free_column(&remake.table, "value"));
-    remake = remake.with_first(&name, SqlType::Text, None);
-    let first = remake.table.columns.remove(0);
-    remake.table.columns.push(first);
-    let id = remake.table.next_column_id;
-    remake.table.next_column_id += 1;
-    let (qualifier, encoding) = (value.clone(), keyspan_catalog::Encoding::default());
-    let place = ColumnPlace::Cell { family: family.clone(), qualifier, encoding };
-    let column =
-        Column { id, name: value.clone(), kind: SqlType::Text, not_null: false, place, default: None, identity: None };
-    remake.table.columns.push(column);
+    remake = remake.with_cell(&name, SqlType::Text)?.with_cell(&value, SqlType::Text)?;
     let each = format!("jsonb_each_text({})", quote_ident(&open.name));
     remake.from = format!("{}, {each} AS of_row(of_name, of_value)", remake.from);
     remake.values.push((name.clone(), "of_name".to_owned()));
     remake.values.push((value, "of_value".to_owned()));
-    let parts: Vec<_> = key.into_iter().chain([(name.as_str(), keyspan_catalog::PartOrder::Ascending)]).collect();
+    let parts: Vec<_> = key.into_iter().chain([(name.as_str(), PartOrder::Ascending)]).collect();
     remake.keyed(&parts)
 }
 

@@ -46,13 +46,7 @@ fn remake(table: &Table, stem: &str, columns: &[&Column], names: &[&str]) -> Opt
         map = free_column(&remake.table, &format!("{stem}_of"));
     }
     if table.is_private() {
-        let family = table.families.first()?.name.clone();
-        let (id, qualifier) = (remake.table.next_column_id, map.clone());
-        remake.table.next_column_id += 1;
-        let place = ColumnPlace::Cell { family, qualifier, encoding: keyspan_catalog::Encoding::default() };
-        let (kind, name) = (SqlType::Jsonb, map.clone());
-        let column = Column { id, name, kind, not_null: false, place, default: None, identity: None };
-        remake.table.columns.push(column);
+        remake = remake.with_cell(&map, SqlType::Jsonb)?;
     } else {
         remake.table = remake.table.add_family(&map, true, &[]).ok()?;
         // A family that has lost all of its columns goes.

@@ -2,7 +2,7 @@
 
 use crate::pg::ident::quote_ident;
 use keyspan_catalog::{
-    Column, ColumnPlace, KeyPart, KeySchema, PartOrder, SqlType, Table,
+    Column, ColumnPlace, Encoding, KeyPart, KeySchema, PartOrder, SqlType, Table,
     table::{ColumnDefault, DefaultValue, TENANT_COLUMN},
 };
 
@@ -71,6 +71,17 @@ impl Remake {
         let column = Column { id, name: name.to_owned(), kind, not_null: true, place, default, identity: None };
         table.columns.insert(0, column);
         self
+    }
+
+    /// The same with one column of cells more, the last one, in a family that the table has. `None` without a family.
+    pub(crate) fn with_cell(mut self, name: &str, kind: SqlType) -> Option<Self> {
+        let table = &mut self.table;
+        let (id, family) = (table.next_column_id, table.families.first()?.name.clone());
+        table.next_column_id += 1;
+        let place = ColumnPlace::Cell { family, qualifier: name.to_owned(), encoding: Encoding::default() };
+        let name = name.to_owned();
+        table.columns.push(Column { id, name, kind, not_null: false, place, default: None, identity: None });
+        Some(self)
     }
 
     /// The same without some columns and the conditions that name them.

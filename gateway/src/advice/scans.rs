@@ -45,7 +45,8 @@ fn advice(table: &Table, of: &WholeScans) -> Advice {
     }
     let first = parts(table).first().map(|(name, _)| *name);
     if columns.is_empty() && first.is_some_and(|first| of.columns.contains(first)) {
-        text += " Conditions that compare the column itself with values are ranges; those on what is computed of it are none.";
+        text += " Conditions that compare the column itself with values are ranges; those on what is computed of it are \
+                 none.";
     } else if columns.is_empty() {
         text += " No column that they compare can be in a key.";
     } else {
@@ -79,7 +80,8 @@ fn advice(table: &Table, of: &WholeScans) -> Advice {
 }
 
 /// The columns with which the key would begin: those that have to be one of some values, if there are any, and times;
-/// else all, but for the one with which the key begins already. Parts of the key come first, in their order, and times last, since ranges of them are asked for.
+/// else all, but for the one with which the key begins already. Parts of the key come first, in their order, and times
+/// last, since ranges of them are asked for.
 fn in_front<'a>(table: &'a Table, of: &'a WholeScans) -> Vec<&'a str> {
     let rank = |name: &str| {
         let part = table.key.parts.iter().position(|part| part.name == name);

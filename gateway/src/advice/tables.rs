@@ -55,11 +55,14 @@ pub(crate) fn of_database(tables: &[Sized<'_>]) -> Vec<Advice> {
 fn one_of(stem: &str, tables: &[Sized<'_>]) -> Option<Advice> {
     let (first, _) = tables.first()?;
     let shown = listed(tables.iter().take(NAMES_SHOWN).map(|(table, _)| table.name.as_str()));
-    let text = format!(
+    let mut text = format!(
         "{} tables have the same columns, and names that differ by a value: {shown}, …. As one table whose key begins \
          with that value each of them is a range, and all can be asked at once.",
         tables.len()
     );
+    if tables.len() > COPIED_MAX {
+        text += &format!(" The statement copies the first {COPIED_MAX} of them.");
+    }
     let part = free_column(first, "part");
     let mut remake = Remake::of(first, "all")?;
     remake.name = named(stem.trim_end_matches('_'), "all");
