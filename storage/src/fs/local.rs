@@ -83,10 +83,23 @@ impl Fs for LocalFs {
         let options = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
         let file = options.open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(file))),
+            Ok(()) => Ok(Some(Box::new(Locked(file)))),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// A file that is locked until this is dropped.
+///
+/// Closing it would not be enough: a child process has the descriptor too from `fork` to `exec`, and a lock lasts as
+/// long as any of them (flock(2)).
+struct Locked(fs::File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // It ends with the last descriptor at the latest.
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -179,5 +192,19 @@ mod tests {
         assert!(held.is_some() && LocalFs.lock(&path).unwrap().is_none());
         drop(held);
         assert!(LocalFs.lock(&path).unwrap().is_some());
+    }
+
+    /// Found by a store that was opened again while another thread started a process.
+    #[test]
+    fn a_lock_ends_though_a_child_process_has_its_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let held = LocalFs.lock(&path).unwrap().unwrap();
+        // What a child has between fork and exec: the same open file.
+        let inherited = held.downcast_ref::<Locked>().unwrap().0.try_clone().unwrap();
+        assert!(LocalFs.lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(LocalFs.lock(&path).unwrap().is_some());
+        drop(inherited);
     }
 }
