@@ -43,6 +43,7 @@ mod wire {
     pub mod metrics;
     pub mod notifications;
     pub mod numerics;
+    pub mod old_stores;
     pub mod open_families;
     pub mod operator;
     pub mod postgres;

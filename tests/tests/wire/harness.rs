@@ -58,6 +58,11 @@ impl Harness {
         Self::open_engine(tempfile::tempdir()?, change, |_| {}).await
     }
 
+    /// A server over the embedded store that is in `store` of a folder.
+    pub async fn over(folder: TempDir) -> Result<Self> {
+        Self::open_engine(folder, |_| {}, |_| {}).await
+    }
+
     /// The same, with options of the server as well.
     pub async fn start_on(
         change_engine: impl FnOnce(&mut EngineOptions),
