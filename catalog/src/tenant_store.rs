@@ -167,6 +167,11 @@ impl TenantStore {
         Ok(Samples { keys: all.into_iter().filter_map(own).collect() })
     }
 
+    /// Microseconds that a request for a row of the table takes at least; 0 where it is in this process.
+    pub fn round_trip_micros(&self, table: &Table) -> u64 {
+        self.store.promises_of(&table.physical).round_trip_micros
+    }
+
     /// Whether the rows are few enough to call [`columnar`](Self::columnar) on a thread that must not block.
     pub fn runs_inline(&self, table: &Table, request: &ColumnarRequest) -> bool {
         let Some((fast, span)) = self.store.columnar().zip(self.span_within(table)) else { return true };

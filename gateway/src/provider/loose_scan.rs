@@ -13,6 +13,9 @@
 //! rows. It seeks from group to group, and reads a few rows for each. If the first groups turn out to be small, a scan
 //! by row groups is faster than that many seeks, and replaces them.
 //!
+//! Of a table on a server each seek is a request. They are sent as long as they take less than half of the time in which
+//! all rows would come; where samples of keys say that they will not, or once they have, the rest is scanned.
+//!
 //! PostgreSQL answers `max` from an index in this way, and MySQL calls it a loose index scan.
 
 mod rule;
@@ -54,6 +57,8 @@ const SEEK_ROWS: u64 = 16;
 const PROBED_GROUPS: usize = 16;
 /// Seeks are faster than a scan by row groups if the probed groups have at least this many rows on average.
 pub const GROUP_ROWS_MIN: u64 = 8_192;
+/// Fewer requests to a server are not worth a probe.
+pub const REQUESTS_MIN: u64 = PROBED_GROUPS as u64;
 /// A scan of more ranges is not made loose, since the remaining ranges are computed anew for each group.
 pub const RANGES_MAX: usize = 256;
 
@@ -102,6 +107,10 @@ struct Groups {
     edges: Edges,
     /// See [`GROUP_ROWS_MIN`].
     group_rows_min: u64,
+    /// For a table on a server, the requests after which the rest is scanned.
+    requests_max: Option<u64>,
+    /// Reads all rows in key order.
+    scan: Arc<ScanExec>,
 }
 
 /// What the first groups tell.
@@ -120,7 +129,7 @@ impl LooseScanExec {
         child: Arc<dyn ExecutionPlan>,
         (parts, names): (usize, Vec<String>),
         edges: Edges,
-        group_rows_min: u64,
+        (group_rows_min, requests_max): (u64, Option<u64>),
     ) -> Option<Self> {
         let scan = scan_of(&child)?;
         let (view, table) = scan.view_and_table();
@@ -134,6 +143,8 @@ impl LooseScanExec {
             names,
             edges,
             group_rows_min,
+            requests_max,
+            scan: Arc::new(scan.narrowed(scan.read().rows.clone()).ok()?),
         };
         Some(Self::new(child, groups))
     }
@@ -148,6 +159,9 @@ impl LooseScanExec {
         let edges = if self.groups.edges == Edges::Both { 2 } else { 1 };
         if self.groups.names.is_empty() {
             return Some(edges);
+        }
+        if let Some(requests) = self.groups.requests_max {
+            return Some(requests * edges);
         }
         let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::stats) {
             Some(stats) => (stats.rows + stats.memory) / self.groups.group_rows_min,
@@ -202,7 +216,7 @@ impl ExecutionPlan for LooseScanExec {
                 Probe::Small => child.execute(partition, context),
                 Probe::Large(first, rest) if partition == 0 => {
                     let batch_rows = context.session_config().batch_size().clamp(1, BATCH_ROWS_MAX);
-                    Ok(groups.stream(first.clone(), rest.clone(), batch_rows))
+                    Ok(groups.stream(first.clone(), rest.clone(), batch_rows, context))
                 }
                 Probe::Large(..) => Ok(Box::pin(EmptyRecordBatchStream::new(child.schema())) as _),
             }
@@ -219,11 +233,18 @@ impl ExecutionPlan for LooseScanExec {
 impl Groups {
     /// Reads the first groups. They count as small only if the scan of all rows is `by_row_groups`.
     async fn probe(&self, by_row_groups: bool) -> Result<Probe> {
-        let mut walk = Walk { groups: self, left: self.read.rows.clone() };
+        let mut walk = Walk { groups: self, left: self.read.rows.clone(), requests: 0 };
         let first = walk.next(PROBED_GROUPS, BATCH_ROWS_MAX).await;
         let first = first.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let left = walk.left;
-        if by_row_groups && !left.is_empty() {
+        let (left, requests) = (walk.left, walk.requests);
+        if left.is_empty() {
+            return Ok(Probe::Large(first, left));
+        }
+        if let Some(most) = self.requests_max {
+            let is_small = self.requests_at_least(&left, requests).await > most;
+            return Ok(if is_small { Probe::Small } else { Probe::Large(first, left) });
+        }
+        if by_row_groups {
             let probed = self.read.rows.intersect(&RowSet::from(range_before(&left, self.edges == Edges::Last)));
             let rows = columnar::rows_estimate(&self.view, &self.table, probed).await?;
             if rows < PROBED_GROUPS as u64 * self.group_rows_min {
@@ -233,18 +254,64 @@ impl Groups {
         Ok(Probe::Large(first, left))
     }
 
-    /// The batch `first`, then the edges of the groups in `left`.
-    fn stream(&self, first: Option<RecordBatch>, left: RowSet, batch_rows: usize) -> SendableRecordBatchStream {
+    /// How many requests all groups take at least, if these many have left `left`: as many for each part between two
+    /// samples as for those that they have read, or begun to.
+    async fn requests_at_least(&self, left: &RowSet, requests: u64) -> u64 {
+        let Ok(samples) = self.view.rows.samples(&self.table).await else { return requests };
+        let count = |rows: &RowSet| {
+            let holds = |key: &[u8]| rows.ranges().iter().any(|range| range.contains(key));
+            samples.keys.iter().filter(|(key, _)| holds(key)).count() as u64
+        };
+        let (all, left) = (count(&self.read.rows), count(left));
+        requests.saturating_mul(all) / (all.saturating_sub(left) + 1)
+    }
+
+    /// The batch `first`, then the edges of the groups in `left`; all rows of these once there were too many requests.
+    fn stream(
+        &self,
+        first: Option<RecordBatch>,
+        left: RowSet,
+        batch_rows: usize,
+        context: Arc<TaskContext>,
+    ) -> SendableRecordBatchStream {
         let schema: SchemaRef = Arc::clone(&self.layout.schema);
-        let others = futures::stream::try_unfold((self.clone(), left), move |(groups, left)| async move {
-            let mut walk = Walk { groups: &groups, left };
-            let batch = walk.next(usize::MAX, batch_rows).await;
-            let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
-            let left = walk.left;
-            Ok(batch.map(|batch| (batch, (groups, left))))
+        let others = futures::stream::try_unfold((self.clone(), Rest::Walk(left, 0)), move |(groups, rest)| {
+            let context = Arc::clone(&context);
+            async move {
+                let mut rest = rest;
+                let batch = loop {
+                    rest = match rest {
+                        Rest::Walk(left, requests) if groups.is_too_many(requests) && !left.is_empty() => {
+                            Rest::Scan(groups.scan.narrowed(left)?.execute(0, Arc::clone(&context))?)
+                        }
+                        Rest::Walk(left, requests) => {
+                            let mut walk = Walk { groups: &groups, left, requests };
+                            let batch = walk.next(usize::MAX, batch_rows).await;
+                            let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                            let is_done = batch.is_some() || walk.left.is_empty();
+                            rest = Rest::Walk(walk.left, walk.requests);
+                            if is_done {
+                                break batch;
+                            }
+                            rest
+                        }
+                        Rest::Scan(mut rows) => {
+                            let batch = rows.try_next().await?;
+                            rest = Rest::Scan(rows);
+                            break batch;
+                        }
+                    };
+                };
+                Ok(batch.map(|batch| (batch, (groups, rest))))
+            }
         });
         let batches = futures::stream::iter(first.map(Ok)).chain(others);
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+
+    /// Whether these are too many requests to a server.
+    fn is_too_many(&self, requests: u64) -> bool {
+        self.requests_max.is_some_and(|most| requests >= most)
     }
 
     /// The range of the group of a row; for salted keys, of its part in the row's bucket. `None` for a key that does
@@ -258,11 +325,18 @@ impl Groups {
     }
 }
 
+/// What is left of the groups: to be walked, after so many requests, or to be scanned.
+enum Rest {
+    Walk(RowSet, u64),
+    Scan(SendableRecordBatchStream),
+}
+
 /// A walk from group to group.
 struct Walk<'a> {
     groups: &'a Groups,
     /// The ranges that are not read yet.
     left: RowSet,
+    requests: u64,
 }
 
 impl Walk<'_> {
@@ -276,7 +350,7 @@ impl Walk<'_> {
         let mut groups = 0;
         while groups < groups_max && batch.size().rows < batch_rows && batch.size().bytes < batch_bytes_max(batch_rows)
         {
-            if self.left.is_empty() {
+            if self.left.is_empty() || self.groups.is_too_many(self.requests) {
                 break;
             }
             let (rows, exhausted) = self.read(self.left.clone(), rows_max, backwards).await?;
@@ -308,7 +382,7 @@ impl Walk<'_> {
     }
 
     /// The last row of a group whose key conforms.
-    async fn last_of(&self, group: &KeyRange) -> Result<Option<Row>, SqlError> {
+    async fn last_of(&mut self, group: &KeyRange) -> Result<Option<Row>, SqlError> {
         let mut rows = self.left.intersect(&RowSet::from(group.clone()));
         while let Some(last) = self.read(rows.clone(), 1, true).await?.0.pop() {
             if self.groups.group_of(&last).is_some() {
@@ -320,7 +394,8 @@ impl Walk<'_> {
     }
 
     /// Reads the next rows, fewer if they are large; returns true if there are no others.
-    async fn read(&self, rows: RowSet, rows_max: u64, reversed: bool) -> Result<(Vec<Row>, bool), SqlError> {
+    async fn read(&mut self, rows: RowSet, rows_max: u64, reversed: bool) -> Result<(Vec<Row>, bool), SqlError> {
+        self.requests += 1;
         let Groups { view, table, read, store_metrics, .. } = self.groups;
         let scan = Scan {
             columns: read.columns.clone(),

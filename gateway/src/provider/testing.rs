@@ -349,14 +349,17 @@ impl World {
             known_roles: Arc::default(),
             role_oid: None,
         };
-        with_small_groups(query::over(Arc::new(statement), &view))
+        with_loose_scans(query::over(Arc::new(statement), &view), SMALL_GROUPS)
     }
 }
 
-/// The session with a loose scan that seeks groups of 64 rows: tables of tests are too small for the bound that ships.
-fn with_small_groups(context: SessionContext) -> SessionContext {
+/// Seeks groups of 64 rows: tables of tests are too small for the bound that ships.
+const SMALL_GROUPS: LooseScans = LooseScans { group_rows_min: 64, requests_max: None };
+
+/// The session with another rule for loose scans.
+pub(super) fn with_loose_scans(context: SessionContext, rule: LooseScans) -> SessionContext {
     let state = context.state();
-    let small: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(LooseScans { group_rows_min: 64 });
+    let small: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(rule);
     let rules = state.physical_optimizers().iter().map(|rule| match rule.name() == small.name() {
         true => Arc::clone(&small),
         false => Arc::clone(rule),

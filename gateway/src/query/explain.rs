@@ -224,7 +224,7 @@ impl Lines {
         );
         if let Some(fast) = fast {
             match fast.streams() {
-                Some(streams) => line("Streams", format!("{streams}, cut at sampled keys")),
+                Some(streams) => line("Streams", format!("{}, cut at sampled keys", streams.count)),
                 None => line("Row groups", row_groups(fast.stats())),
             }
             match fast.looked_up().filter(|_| self.analyze) {

@@ -34,6 +34,13 @@ use tonic::{Request, Response, Status, codegen::http::Uri, metadata::AsciiMetada
 /// What requests say of their sender.
 const SENDER: &str = concat!("gl-rust/", env!("CARGO_PKG_RUST_VERSION"), " gccl/", env!("CARGO_PKG_VERSION"));
 
+/// What a round trip is taken for before there was one: it stays within a region.
+const ROUND_TRIP_GUESS_MICROS: u64 = 4_000;
+/// One that takes longer has waited for something else.
+const ROUND_TRIP_MAX_MICROS: u64 = 1_000_000;
+/// The part of the latest round trip in what is known, as `1 / ROUND_TRIP_PART`.
+const ROUND_TRIP_PART: u64 = 8;
+
 /// A client of one instance. Cheap to clone; clones share connections and bounds.
 #[derive(Clone)]
 pub struct Client(pub(crate) Arc<Shared>);
@@ -49,6 +56,8 @@ pub(crate) struct Shared {
     credentials: Option<Credentials>,
     features: AsciiMetadataValue,
     operations: AtomicU64,
+    /// See [`Client::round_trip_micros`].
+    round_trip: AtomicU64,
 }
 
 impl fmt::Debug for Client {
@@ -91,12 +100,33 @@ impl Client {
             credentials,
             features: features()?,
             operations: AtomicU64::new(0),
+            round_trip: AtomicU64::new(ROUND_TRIP_GUESS_MICROS),
         })))
     }
 
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// Microseconds from a small request to its answer, smoothed over the latest ones; before the first a guess.
+    pub fn round_trip_micros(&self) -> u64 {
+        self.0.round_trip.load(Ordering::Relaxed)
+    }
+
+    /// Awaits the answer of a small request, and takes its time into account.
+    async fn timed<T>(&self, answer: impl Future<Output = T>) -> T {
+        let asked = Instant::now();
+        let answer = answer.await;
+        self.answered(asked);
+        answer
+    }
+
+    /// Takes the time of a small request into account.
+    pub(crate) fn answered(&self, asked: Instant) {
+        let took = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX).min(ROUND_TRIP_MAX_MICROS);
+        let smooth = |known: u64| Some(known - known / ROUND_TRIP_PART + took / ROUND_TRIP_PART);
+        let _ = self.0.round_trip.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
     }
 
     /// Mutates one row.
@@ -121,7 +151,7 @@ impl Client {
         let mut operation = self.operation();
         self.unary(&mut operation, table, message, repeatable, |request| {
             let mut client = self.0.data.clone();
-            async move { client.mutate_row(request).await }
+            self.timed(async move { client.mutate_row(request).await })
         })
         .await
         .map(drop)
@@ -152,7 +182,7 @@ impl Client {
         let mut operation = self.operation();
         let answer = self.unary(&mut operation, table, message, false, |request| {
             let mut client = self.0.data.clone();
-            async move { client.check_and_mutate_row(request).await }
+            self.timed(async move { client.check_and_mutate_row(request).await })
         });
         Ok(answer.await?.predicate_matched)
     }
@@ -177,7 +207,7 @@ impl Client {
         let mut operation = self.operation();
         let answer = self.unary(&mut operation, table, message, false, |request| {
             let mut client = self.0.data.clone();
-            async move { client.read_modify_write_row(request).await }
+            self.timed(async move { client.read_modify_write_row(request).await })
         });
         Ok(answer.await?.row)
     }

@@ -21,6 +21,8 @@ use tonic::Streaming;
 
 /// Ranges of one request.
 pub const REQUEST_RANGES_MAX: usize = 1_000;
+/// A read of no more rows takes the time of a round trip.
+const SMALL_ROWS_MAX: u64 = 16;
 /// Bytes of the keys of one request.
 pub const REQUEST_KEY_BYTES_MAX: usize = 400 << 10;
 
@@ -107,6 +109,7 @@ impl Client {
             rest: Vec::new(),
             operation: self.operation(),
             current: None,
+            asked: None,
         };
         stream::try_unfold(reading, async |mut reading| Ok(reading.next().await?.map(|rows| (rows, reading))))
     }
@@ -122,6 +125,8 @@ struct Reading {
     rest: Vec<KeyRange>,
     operation: Operation,
     current: Option<(Streaming<ReadRowsResponse>, Merger)>,
+    /// When a small read was asked for, until its first answer.
+    asked: Option<Instant>,
 }
 
 impl Reading {
@@ -166,11 +171,16 @@ impl Reading {
     async fn step(&mut self) -> Result<Option<Vec<ApiRow>>> {
         if self.current.is_none() {
             let request = self.client.request(&self.table, self.message(), &self.operation).await?;
+            self.asked = self.read.rows_max.filter(|most| *most <= SMALL_ROWS_MAX).map(|_| Instant::now());
             let stream = self.client.0.data.clone().read_rows(request).await?.into_inner();
             self.current = Some((stream, Merger::new(self.read.reversed)));
         }
         let Some((stream, merger)) = &mut self.current else { return Ok(None) };
-        let Some(message) = stream.message().await? else {
+        let message = stream.message().await?;
+        if let Some(asked) = self.asked.take() {
+            self.client.answered(asked);
+        }
+        let Some(message) = message else {
             if let Some((_, merger)) = self.current.take() {
                 merger.finish()?;
             }

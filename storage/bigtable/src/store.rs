@@ -48,8 +48,6 @@ const MILLI: i64 = 1_000;
 const STAMP_AHEAD_MAX_MICROS: i64 = 1_000_000;
 /// How long what is known of a table is used: others may change its families and rules.
 const KNOWN_AGE_MAX: Duration = Duration::from_secs(60);
-/// An estimate of a round trip within a region, in microseconds.
-const ROUND_TRIP_MICROS: u64 = 4_000;
 
 /// A Bigtable instance as a store. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -238,7 +236,7 @@ impl Store for BigtableStore {
             purge: false,
             distinct_counts: false,
             exact_samples: false,
-            round_trip_micros: ROUND_TRIP_MICROS,
+            round_trip_micros: self.0.client.round_trip_micros(),
         }
     }
 

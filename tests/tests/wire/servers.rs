@@ -204,6 +204,36 @@ async fn scans_without_an_order_are_cut_at_sampled_keys() -> Result<()> {
     );
     alto.batch_execute("SET keyspan.transactions = 'row'; UPDATE counters SET n = n + 1 WHERE n % 2 = 0").await?;
     assert_eq!(both(&alto, "SELECT sum(n) FROM counters").await?, ["4503000"]);
+    // Samples tell that a statement would read more than its budget: it reads nothing.
+    operator.batch_execute("ALTER DATABASE alto SET (scan_budget = '100kB')").await?;
+    alto.batch_execute("SELECT pg_stat_reset()").await?;
+    assert!(error(&alto, "SELECT sum(n) FROM counters").await.starts_with("53400"));
+    assert_eq!(rows(&alto, counted).await?, ["0|0"]);
+    operator.batch_execute("ALTER DATABASE alto RESET (scan_budget)").await?;
+    assert_eq!(rows(&alto, "SELECT sum(n) FROM counters").await?, ["4503000"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edges_of_groups_are_those_of_all_rows() -> Result<()> {
+    let tables = "CREATE TABLE samples (host text, at bigint, v text, PRIMARY KEY (host, at)) SERVER bt";
+    let world = World::start(tables).await?;
+    let alto = world.tenant("alto").await?;
+    alto.batch_execute("SET keyspan.transactions = 'row'").await?;
+    let fill = "INSERT INTO samples SELECT 'h' || n / 500, n, repeat('x', 500) FROM generate_series(1, 5000) n";
+    alto.batch_execute(fill).await?;
+    // Samples are kept for a minute: of an empty table there were none.
+    assert_eq!(world.serving.signal(Signal::TERM).await?.status.code(), Some(0));
+    let serving = Serving::start(world.folder.path(), Some(PASSWORD)).await?;
+    let alto = connect(&config(&serving, "alto")).await?;
+    // Whether groups are sought depends on how long a request takes: the rows do not.
+    assert_eq!(both(&alto, "SELECT count(DISTINCT host) FROM samples").await?, ["11"]);
+    let edges = both(&alto, "SELECT host, min(at), max(at) FROM samples GROUP BY host ORDER BY min(at)").await?;
+    let expected = (0..=10).map(|n| format!("h{n}|{}|{}", (n * 500).max(1), (n * 500 + 499).min(5000)));
+    assert_eq!(edges, expected.collect::<Vec<_>>());
+    let last = "SELECT DISTINCT ON (host) host, at FROM samples ORDER BY host, at DESC";
+    assert_eq!(both(&alto, last).await?.len(), 11);
+    assert_eq!(both(&alto, "SELECT max(at) FROM samples WHERE host = 'h3'").await?, ["1999"]);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::{
     super::{decode::record_batch, exec::ScanExec, node},
     ScanParts,
     key_lookup::{self, DynamicFilter},
+    split::Streams,
 };
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
@@ -72,7 +73,7 @@ pub struct ColumnarExec {
     parts: Option<Arc<ScanParts>>,
     stats: ColumnarStats,
     /// Of a table on a server, the scans that the child is made of.
-    streams: Option<usize>,
+    streams: Option<Streams>,
     /// Filters that the child evaluates.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Filters of joins, which are known when the first row is asked for.
@@ -116,7 +117,7 @@ impl ColumnarExec {
 
     /// `streams` scans of parts of the rows of `scan`, which `all` reads at the server.
     pub(super) fn of_streams(
-        (child, streams): (Arc<dyn ExecutionPlan>, usize),
+        (child, streams): (Arc<dyn ExecutionPlan>, Streams),
         scan: &Arc<ScanExec>,
         all: ScanExec,
         stats: ColumnarStats,
@@ -129,7 +130,7 @@ impl ColumnarExec {
     }
 
     /// Of a table on a server, the scans side by side.
-    pub(crate) fn streams(&self) -> Option<usize> {
+    pub(crate) fn streams(&self) -> Option<Streams> {
         self.streams
     }
 

@@ -20,10 +20,21 @@ use std::sync::Arc;
 const STREAMS_MAX: usize = 8;
 /// Less is read by one stream: another costs a round trip, in which a stream carries as much.
 const BYTES_MIN: u64 = 256 << 10;
+/// Bytes that a stream carries in a microsecond, as an estimate: what such services say of themselves, some tens of
+/// megabytes a second.
+const STREAM_BYTES_PER_MICRO: u64 = 16;
 /// Bytes of a row where only the bytes of all of them are known.
 const ROW_BYTES_GUESS: u64 = 256;
 /// Rows that a scan is said to read beside what lies between samples.
 const ROWS_BESIDE: u64 = 1_000;
+
+/// Streams side by side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streams {
+    pub(crate) count: usize,
+    /// Bytes that all of them carry in the time of a round trip: what a seek costs beside them.
+    pub(crate) seek_bytes: u64,
+}
 
 /// What becomes of a scan.
 pub(crate) enum Split {
@@ -64,7 +75,9 @@ pub(crate) async fn plan((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExe
     let parts: Vec<Arc<dyn ExecutionPlan>> =
         parts.into_iter().map(|rows| Ok(Arc::new(all.narrowed(rows)?) as _)).collect::<Result<_>>()?;
     let stats = ColumnarStats { files: 0, row_groups: 0, rows: 0, bytes, memory: 0, rest: Some(rows) };
-    let streams = parts.len();
+    let (count, round_trip) = (parts.len(), view.rows.round_trip_micros(table));
+    let seek_bytes = STREAM_BYTES_PER_MICRO.saturating_mul(round_trip.max(1)).saturating_mul(count as u64);
+    let streams = Streams { count, seek_bytes };
     Ok(Split::Streams(ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats)))
 }
 

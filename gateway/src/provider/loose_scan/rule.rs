@@ -5,8 +5,8 @@
 //! row in the order of the next parts (`first_value` and `last_value`, which DataFusion makes of `DISTINCT ON`).
 //! Filters above the scan, on rows or on aggregates, need more.
 
-use super::{Edges, GROUP_ROWS_MIN, LooseScanExec, RANGES_MAX, scan_of};
-use crate::provider::exec::ScanExec;
+use super::{Edges, GROUP_ROWS_MIN, LooseScanExec, RANGES_MAX, REQUESTS_MIN, scan_of};
+use crate::provider::{columnar::ColumnarExec, exec::ScanExec};
 use datafusion::{
     common::{
         Result,
@@ -30,11 +30,14 @@ use std::sync::Arc;
 pub struct LooseScans {
     /// The least average size of groups that are sought rather than scanned by row groups.
     pub group_rows_min: u64,
+    /// The requests after which the rest is scanned, also of tables in this process; `None` for what a plan of streams
+    /// says.
+    pub requests_max: Option<u64>,
 }
 
 impl Default for LooseScans {
     fn default() -> Self {
-        Self { group_rows_min: GROUP_ROWS_MIN }
+        Self { group_rows_min: GROUP_ROWS_MIN, requests_max: None }
     }
 }
 
@@ -42,7 +45,7 @@ impl PhysicalOptimizerRule for LooseScans {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let changed = plan.transform_up(|node| {
             let aggregate = node.downcast_ref::<AggregateExec>();
-            match aggregate.and_then(|aggregate| loose_input(aggregate, self.group_rows_min)) {
+            match aggregate.and_then(|aggregate| loose_input(self, aggregate)) {
                 Some(input) => Ok(Transformed::yes(over(node, input?)?)),
                 None => Ok(Transformed::no(node)),
             }
@@ -60,7 +63,7 @@ impl PhysicalOptimizerRule for LooseScans {
 }
 
 /// The input of an aggregation with a loose scan in it; `None` if the aggregation needs more than edges.
-fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<Arc<dyn ExecutionPlan>>> {
+fn loose_input(rule: &LooseScans, aggregate: &AggregateExec) -> Option<Result<Arc<dyn ExecutionPlan>>> {
     let reads_rows =
         matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned);
     let (group, filters) = (aggregate.group_expr(), aggregate.filter_expr());
@@ -71,10 +74,10 @@ fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<
     let projection = input.downcast_ref::<ProjectionExec>();
     let child = projection.map_or(input, ProjectionExec::input);
     let scan = scan_of(child)?;
-    // A seek on a server is a round trip.
-    if scan.view_and_table().1.remote.is_some() {
-        return None;
-    }
+    let requests_max = match rule.requests_max {
+        None if scan.view_and_table().1.remote.is_some() => Some(requests_worth(child)?),
+        set => set,
+    };
     let input_key = ProjectedKey { key: Key::of(scan)?, projection };
     let grouped: Option<Vec<usize>> = group.expr().iter().map(|(expr, _)| input_key.part(expr)).collect();
     let grouped = grouped?;
@@ -94,12 +97,21 @@ fn loose_input(aggregate: &AggregateExec, group_rows_min: u64) -> Option<Result<
     let edges = edges?.into_iter().flatten().reduce(Edges::and).unwrap_or(Edges::First);
     let varying = (0..parts).filter(|part| !input_key.key.is_constant(*part));
     let names = varying.map(|part| input_key.key.parts[part].name.clone()).collect();
-    let loose = LooseScanExec::over_scan(Arc::clone(child), (parts, names), edges, group_rows_min)?;
+    let loose =
+        LooseScanExec::over_scan(Arc::clone(child), (parts, names), edges, (rule.group_rows_min, requests_max))?;
     let loose: Arc<dyn ExecutionPlan> = Arc::new(loose);
     Some(match projection {
         Some(_) => over(Arc::clone(input), loose),
         None => Ok(loose),
     })
+}
+
+/// Of a scan of a table on a server, the requests that may be sent for edges of groups: together they take half of the
+/// time in which its streams bring all rows. `None` if these are too few to begin with.
+fn requests_worth(child: &Arc<dyn ExecutionPlan>) -> Option<u64> {
+    let scan = child.downcast_ref::<ColumnarExec>()?;
+    let requests = scan.stats().bytes / scan.streams()?.seek_bytes / 2;
+    (requests >= REQUESTS_MIN).then_some(requests)
 }
 
 /// The node over another input.

@@ -1,7 +1,10 @@
 //! Loose scans give what scans of all rows give.
 
 use super::random;
-use crate::provider::testing::{World, plan, rows};
+use crate::provider::{
+    loose_scan::LooseScans,
+    testing::{World, plan, rows, with_loose_scans},
+};
 use bytes::Bytes;
 use expect_test::{Expect, expect};
 use keyspan_catalog::{Table, Value};
@@ -22,6 +25,8 @@ struct Case {
     /// Whether the order within a group is key order, or the reverse.
     along: bool,
     operator: bool,
+    /// Requests after which a walk from group to group becomes a scan, as of a table on a server.
+    requests: u64,
     /// Rows whose keys do not conform: another row's key up to a byte, then other bytes.
     bad: Vec<(Index, Index)>,
 }
@@ -30,13 +35,13 @@ fn case() -> impl Strategy<Value = Case> {
     let of_table = |table: Arc<Table>| {
         let bad = prop::collection::vec((any::<Index>(), any::<Index>()), 0..4);
         let parts = table.key.parts.len();
-        let shape = (0..=parts, any::<Index>(), 0..=parts, any::<bool>(), any::<bool>());
+        let shape = (0..=parts, any::<Index>(), 0..=parts, any::<bool>(), any::<bool>(), 1..40_u64);
         (random::rows(&table), shape, bad, Just(table))
     };
     random::schema().prop_flat_map(of_table).prop_map(|(rows, shape, bad, table)| {
-        let (constants, of_row, grouped, along, operator) = shape;
+        let (constants, of_row, grouped, along, operator, requests) = shape;
         let grouped = grouped.min(table.key.parts.len() - constants);
-        Case { table, rows, constants, of_row, grouped, along, operator, bad }
+        Case { table, rows, constants, of_row, grouped, along, operator, requests, bad }
     })
 }
 
@@ -122,7 +127,12 @@ proptest! {
             let world = case.world().await;
             let tenant = (!case.operator).then_some("aa");
             let (loose, all) = (world.session(tenant, true).await, world.session(tenant, false).await);
+            let rule = LooseScans { group_rows_min: 64, requests_max: Some(case.requests) };
+            let broken_off = with_loose_scans(world.session(tenant, true).await, rule);
             for sql in case.queries() {
+                let left = rows(&broken_off, &sql).await;
+                let right = rows(&all, &sql).await;
+                prop_assert_eq!(sorted(&left), sorted(&right), "broken off: {}", sql);
                 let (left, right) = (rows(&loose, &sql).await, rows(&all, &sql).await);
                 prop_assert_eq!(sorted(&left), sorted(&right), "{}\n{}", sql, plan(&loose, &sql, false).await);
             }

@@ -63,6 +63,29 @@ async fn rows_come_once_over_a_server_that_fails() {
 }
 
 #[tokio::test]
+async fn round_trips_are_measured() {
+    let (mock, settings) = Mock::serve(1, 0).await;
+    let client = Client::new(settings).unwrap();
+    assert_eq!(client.round_trip_micros(), 4_000);
+    // Smoothed: one that waited for something does not change it much, many do; none counts for more than a second.
+    client.answered(Instant::now() - Duration::from_secs(50));
+    assert_eq!(client.round_trip_micros(), 4_000 - 500 + 125_000);
+    for _ in 0..100 {
+        client.answered(Instant::now() - Duration::from_secs(2));
+    }
+    assert!((999_900..=1_000_000).contains(&client.round_trip_micros()), "{}", client.round_trip_micros());
+    // Small reads are, those of all rows are not.
+    mock.put(b"a", &[("q", vec![])]);
+    read(&client, all()).await.unwrap();
+    assert!(client.round_trip_micros() > 999_900);
+    for rows_max in [1, 16] {
+        let before = client.round_trip_micros();
+        read(&client, ReadRows { rows_max: Some(rows_max), ..all() }).await.unwrap();
+        assert!(client.round_trip_micros() < before);
+    }
+}
+
+#[tokio::test]
 async fn no_rows_are_not_asked_for() {
     let (mock, settings) = Mock::serve(1, 0).await;
     let client = Client::new(settings).unwrap();
