@@ -4,9 +4,21 @@
 //! statements.
 
 use crate::{
-    activity::Activities, advisory_locks::AdvisoryLocks, audit::Audit, certificates::Certificates, heat::Heat,
-    notifications::Rooms, purges::Purges, resources::Resources, row_locks::RowLocks, row_numbers::RowNumbers,
-    sequences::Sequences, shares::Shares, statistics::Statistics, table_locks::TableLocks, traces::Traces,
+    activity::Activities,
+    advisory_locks::AdvisoryLocks,
+    audit::Audit,
+    certificates::Certificates,
+    heat::Heat,
+    notifications::Rooms,
+    purges::Purges,
+    resources::Resources,
+    row_locks::RowLocks,
+    row_numbers::RowNumbers,
+    sequences::Sequences,
+    shares::{Days, Shares},
+    statistics::Statistics,
+    table_locks::TableLocks,
+    traces::Traces,
 };
 use keyspan_catalog::Catalog;
 use keyspan_storage::{Clock, SystemClock};
@@ -63,6 +75,8 @@ pub struct Instance {
     pub shares: Shares,
     /// Which keys are read and written, and when.
     pub heat: Arc<Heat>,
+    /// How tables were used on the last days, as it is stored.
+    pub days: Arc<Days>,
 }
 
 impl Instance {
@@ -90,6 +104,7 @@ impl Instance {
             traces: Arc::default(),
             shares: Shares::default(),
             heat: Arc::default(),
+            days: Arc::default(),
         }
     }
     /// How long a statement may take before it is logged; `None` if none is.

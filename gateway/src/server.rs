@@ -226,7 +226,9 @@ impl Server {
             ("max_connections", options.connections_max.to_string()),
             ("superuser_reserved_connections", reserved.to_string()),
         ]);
-        options.instance.heat.load(&options.instance.catalog, options.instance.clock.now_micros()).await;
+        let (catalog, now_micros) = (&options.instance.catalog, options.instance.clock.now_micros());
+        options.instance.heat.load(catalog, now_micros).await;
+        options.instance.days.load(catalog, &options.instance.shares, now_micros).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,

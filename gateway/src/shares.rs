@@ -14,6 +14,7 @@
 
 pub(crate) mod access;
 mod admission;
+pub(crate) mod days;
 pub(crate) mod errors;
 pub(crate) mod gate;
 pub(crate) mod parts;
@@ -24,6 +25,7 @@ pub(crate) mod usage;
 pub(crate) mod work;
 
 pub(crate) use admission::{Admitted, CommitTurn, Connected};
+pub use days::Days;
 
 use crate::{lock::Mutex, pg::error::SqlError};
 use admission::{CommitGate, Running};

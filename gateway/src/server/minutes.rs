@@ -1,4 +1,4 @@
-//! Ends the minutes of `keyspan.usage` and of `keyspan.heat`, in the background.
+//! Ends the minutes of `keyspan.usage` and of `keyspan.heat`, and the days of `keyspan.advice`, in the background.
 
 use crate::{heat::history::Period, instance::Instance};
 use keyspan_catalog::{Snapshot, TenantState};
@@ -24,6 +24,7 @@ pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
             instance.heat.store(&instance.catalog).await;
             minute = now;
         }
+        instance.days.keep(&instance.catalog, &instance.shares, now_micros, false).await;
         let snapshot = instance.catalog.snapshot();
         instance.shares.retain(&snapshot);
         if version.replace(snapshot.version) != Some(snapshot.version) {
@@ -33,6 +34,7 @@ pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
     // The next start goes on with the minute.
     instance.heat.end_minute(minute, instance.clock.now_micros());
     instance.heat.store(&instance.catalog).await;
+    instance.days.keep(&instance.catalog, &instance.shares, instance.clock.now_micros(), true).await;
 }
 
 /// Forgets statistics of databases and tables that were dropped.

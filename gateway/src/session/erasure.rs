@@ -58,6 +58,7 @@ impl Session {
         held.committed(committed.await?);
         // Before the purge, which deletes what is stored of it.
         instance.heat.forget_tenant(&instance.catalog, oid).await;
+        instance.days.forget(&instance.catalog, &instance.shares, oid).await;
         instance.purges.wake();
         Ok(())
     }

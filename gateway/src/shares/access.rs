@@ -2,14 +2,16 @@
 //! its rows compared, which families are read together, whether writes go to an end of the keys, how large rows and
 //! cells become.
 //!
-//! Counted since the server's start or `pg_stat_reset`, for each tenant by itself, in bounded memory: names of columns
-//! and families are kept, and the beginnings of at most four keys of a table, but no values.
+//! Counted for each tenant by itself, in bounded memory: names of columns and families are kept, and the beginnings of at
+//! most four keys of a table, but no values. The counts are of the last [`DAYS`] days, which [`days`](super::days) keeps
+//! over restarts.
 
+use super::days::DAYS;
 use crate::lock::Mutex;
 use keyspan_storage::{Columns, FamilyName, Mutation, Row, RowKey};
 use std::{
     cmp::Ordering,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -84,7 +86,7 @@ pub(crate) struct Seen {
     pub(crate) cell: Option<LargestCell>,
 }
 
-/// Where it is counted.
+/// Where it is counted: of the running day, as far as the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
     whole_scans: Mutex<Vec<WholeScans>>,
@@ -95,6 +97,8 @@ pub(crate) struct Access {
     /// The size of `cell`, so that smaller ones need not look.
     cell_bytes: AtomicU64,
     cell: Mutex<Option<LargestCell>>,
+    /// What is known beside that, by the day since 1970.
+    before: Mutex<(i64, BTreeMap<i64, Seen>)>,
 }
 
 #[derive(Debug, Default)]
@@ -227,8 +231,57 @@ impl Access {
         }
     }
 
-    /// What is known now.
+    /// What is known of the last days.
     pub(crate) fn seen(&self) -> Seen {
+        let before = self.before.lock();
+        before.1.values().cloned().fold(self.counted(), Seen::and)
+    }
+
+    /// What is known of each day, if what is counted is of `day`.
+    pub(crate) fn by_day(&self, day: i64) -> BTreeMap<i64, Seen> {
+        let mut days = self.before.lock().1.clone();
+        let known = days.remove(&day).unwrap_or_default();
+        days.insert(day, self.counted().and(known));
+        days
+    }
+
+    /// Adds what is known of a day.
+    pub(crate) fn remember(&self, day: i64, seen: Seen) {
+        let mut before = self.before.lock();
+        let known = before.1.remove(&day).unwrap_or_default();
+        before.1.insert(day, known.and(seen));
+    }
+
+    /// Lets a day begin, if it is another one: what was counted is of the one before. Days that are too long ago are
+    /// forgotten.
+    pub(crate) fn turn(&self, day: i64) {
+        let ended = std::mem::replace(&mut self.before.lock().0, day);
+        if ended != day && ended != 0 {
+            let counted = self.take();
+            self.remember(ended, counted);
+        }
+        self.before.lock().1.retain(|of, seen| *of > day - DAYS && *seen != Seen::default());
+    }
+
+    /// Forgets all.
+    pub(crate) fn forget(&self) {
+        self.take();
+        *self.ends.lock() = Watch::default();
+        self.before.lock().1.clear();
+    }
+
+    /// What was counted: the counts begin anew.
+    fn take(&self) -> Seen {
+        let whole_scans = std::mem::take(&mut *self.whole_scans.lock());
+        let families = std::mem::take(&mut *self.families.lock());
+        let ends = std::mem::take(&mut self.ends.lock().counted);
+        let (row_cells, row_bytes) = (self.row_cells.swap(0, Relaxed), self.row_bytes.swap(0, Relaxed));
+        self.cell_bytes.store(0, Relaxed);
+        let cell = self.cell.lock().take();
+        Seen { whole_scans, families, ends, row_cells, row_bytes, cell }
+    }
+
+    fn counted(&self) -> Seen {
         Seen {
             whole_scans: self.whole_scans.lock().clone(),
             families: self.families.lock().clone(),
@@ -330,6 +383,35 @@ mod tests {
 
     fn columns(families: &[&str]) -> Columns {
         Columns::Of(families.iter().map(|name| FamilyColumns { family: family(name), qualifiers: None }).collect())
+    }
+
+    #[test]
+    fn days_end_and_are_forgotten() {
+        let access = Access::default();
+        let scan = |rows| WholeScan { columns: ["a".to_owned()].into(), rows, bytes: rows, ..WholeScan::default() };
+        let scans = |access: &Access| access.seen().whole_scans.first().map_or((0, 0), |of| (of.scans, of.bytes));
+        access.turn(100);
+        access.scanned_whole(&scan(10));
+        access.turn(100);
+        assert_eq!(scans(&access), (1, 10));
+        access.turn(101);
+        access.scanned_whole(&scan(20));
+        assert_eq!(scans(&access), (2, 30));
+        // What a start finds is of its day.
+        access.remember(101, access.by_day(101)[&101].clone());
+        assert_eq!(scans(&access), (3, 50));
+        let days: Vec<_> = access.by_day(101).into_iter().map(|(day, seen)| (day, seen.whole_scans[0].scans)).collect();
+        assert_eq!(days, [(100, 1), (101, 2)]);
+        access.turn(106);
+        assert_eq!(scans(&access), (3, 50));
+        access.turn(107);
+        assert_eq!(scans(&access), (2, 40));
+        access.turn(120);
+        assert_eq!(access.seen(), Seen::default());
+        access.scanned_whole(&scan(1));
+        access.remember(119, access.seen());
+        access.forget();
+        assert_eq!(access.seen(), Seen::default());
     }
 
     #[test]

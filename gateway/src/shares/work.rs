@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -123,6 +123,8 @@ pub(crate) struct Work {
     others: Arc<TableWork>,
     /// When all was set back, in microseconds since 1970; 0 if it never was.
     reset_micros: AtomicI64,
+    /// Whether it was set back since somebody looked.
+    is_reset: AtomicBool,
 }
 
 impl Work {
@@ -136,6 +138,11 @@ impl Work {
             return Arc::clone(&self.others);
         }
         Arc::clone(tables.entry(id).or_default())
+    }
+
+    /// All tables that something was done to.
+    pub(crate) fn tables(&self) -> Vec<(u32, Arc<TableWork>)> {
+        self.tables.lock().iter().map(|(id, table)| (*id, Arc::clone(table))).collect()
     }
 
     /// What was done to a table, if anything was.
@@ -167,6 +174,12 @@ impl Work {
             tally.take();
         }
         self.reset_micros.store(now_micros, Ordering::Relaxed);
+        self.is_reset.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all was set back since the last call.
+    pub(crate) fn take_reset(&self) -> bool {
+        self.is_reset.swap(false, Ordering::Relaxed)
     }
 
     /// When all was set back, in microseconds since 1970.

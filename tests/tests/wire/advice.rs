@@ -138,6 +138,9 @@ async fn keys_that_grow_are_spread() -> Result<()> {
     let (seen, bytes, statement) = only(&one, "ascending_key", "log").await?;
     // The first rows had nothing before them.
     assert_eq!((seen, bytes), (10_000, None));
+    let heat =
+        "SELECT advice ~ 'heat of the keys shows the same: \\d+ %' FROM keyspan.advice WHERE kind = 'ascending_key'";
+    assert_eq!(rows(&one, heat).await?, ["t", "t"]);
     let new = follow_with_rows(&operator, &statement, "log", "tenant, at, id").await?;
     assert_eq!(rows(&operator, &format!("SELECT salt FROM keyspan.tables WHERE table_name = '{new}'")).await?, ["8"]);
     let (_, _, statement) = only(&one, "ascending_key", "bills").await?;
@@ -284,5 +287,48 @@ async fn the_command_prints_advice_and_a_script() -> Result<()> {
         script.starts_with("-- people (personal_key)\n-- By email") && script.contains("\nCREATE TABLE people_by_id (")
     );
     operator.batch_execute(&script).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_advice_is_made_of_outlives_a_restart_but_neither_a_reset_nor_an_erasure() -> Result<()> {
+    let mut harness = Harness::start().await?;
+    let (one, other) = (harness.tenant("alto").await?, harness.tenant("bari").await?);
+    let table = "CREATE TABLE t (id bigint PRIMARY KEY, customer text, note text)";
+    let fill = "INSERT INTO t SELECT g, 'c' || g % 100, repeat('y', 500) FROM generate_series(1, 3000) g";
+    let scan = "SELECT id FROM t WHERE customer = 'c7' AND note > 'a'";
+    for client in [&one, &other] {
+        client.batch_execute(&format!("{table}; {fill}")).await?;
+        repeat(client, 12, scan).await?;
+    }
+    let before = only(&one, "scan_without_range", "t").await?;
+    let again = async |harness: Harness| {
+        let harness = harness.restart().await?;
+        let (one, other) = (harness.connect("alto", "alto").await?, harness.connect("bari", "bari").await?);
+        anyhow::Ok((harness, one, other))
+    };
+    drop((one, other));
+    let (next, one, other) = again(harness).await?;
+    harness = next;
+    assert_eq!(only(&one, "scan_without_range", "t").await?, before);
+    assert_eq!(advice(&harness.operator().await?, "scan_without_range", "t").await?.len(), 2);
+    repeat(&one, 5, scan).await?;
+    assert_eq!(only(&one, "scan_without_range", "t").await?.0, 17);
+    drop((one, other));
+    let (next, one, other) = again(harness).await?;
+    harness = next;
+    assert_eq!(only(&one, "scan_without_range", "t").await?.0, 17);
+    one.batch_execute("SELECT pg_stat_reset()").await?;
+    assert!(advice(&one, "scan_without_range", "t").await?.is_empty());
+    drop((one, other));
+    let (next, one, other) = again(harness).await?;
+    harness = next;
+    assert!(advice(&one, "scan_without_range", "t").await?.is_empty());
+    assert_eq!(only(&other, "scan_without_range", "t").await?.0, 12);
+    other.batch_execute("DELETE FROM t WHERE id = 7 ERASE").await?;
+    assert!(advice(&other, "scan_without_range", "t").await?.is_empty());
+    drop((one, other));
+    let (_harness, _, other) = again(harness).await?;
+    assert!(advice(&other, "scan_without_range", "t").await?.is_empty());
     Ok(())
 }
