@@ -43,8 +43,8 @@ use write::Write;
 /// What a statement was compiled to.
 #[derive(Debug)]
 enum Plan {
-    Read(read::Read),
-    Write(Write),
+    Read(Box<read::Read>),
+    Write(Box<Write>),
 }
 
 impl Plan {
@@ -104,11 +104,11 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
             let ast::Statement::Query(query) = query.as_ref() else { return None };
             let read = read::Read::of(query, &mut parameters, view)?;
             let columns = read.columns().clone();
-            (Plan::Read(read), Some(columns))
+            (Plan::Read(Box::new(read)), Some(columns))
         }
-        Statement::Insert(insert) => (Plan::Write(Write::insert(insert, &mut parameters, view)?), None),
-        Statement::Update(update) => (Plan::Write(Write::update(update, &mut parameters, view)?), None),
-        Statement::Delete(delete) => (Plan::Write(Write::delete(delete, &mut parameters, view)?), None),
+        Statement::Insert(insert) => (Plan::Write(Box::new(Write::insert(insert, &mut parameters, view)?)), None),
+        Statement::Update(update) => (Plan::Write(Box::new(Write::update(update, &mut parameters, view)?)), None),
+        Statement::Delete(delete) => (Plan::Write(Box::new(Write::delete(delete, &mut parameters, view)?)), None),
         _ => return None,
     };
     let needs = Arc::<Needs>::default();

@@ -61,6 +61,18 @@ pub(super) enum Operand {
     Literal(ScalarValue),
 }
 
+/// What a column is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NewValue {
+    Given(Operand),
+    /// A column with a value added, or taken off.
+    Added {
+        to: String,
+        operand: Operand,
+        off: bool,
+    },
+}
+
 /// A column, how it is compared, and with what.
 pub(super) type Comparison = (String, Operator, Operand);
 
@@ -80,7 +92,7 @@ pub(super) struct SelectShape {
 #[derive(Debug)]
 pub(super) struct ChangeShape {
     pub(super) table: Named,
-    pub(super) set: Vec<(String, Operand)>,
+    pub(super) set: Vec<(String, NewValue)>,
     pub(super) comparisons: Vec<Comparison>,
 }
 
@@ -149,6 +161,27 @@ impl Named {
             }
         }
         Some(found)
+    }
+
+    /// A value, or a sum of a column and a value.
+    fn new_value(&self, expr: &Expr) -> Option<NewValue> {
+        if let Some(given) = operand(expr) {
+            return Some(NewValue::Given(given));
+        }
+        match expr {
+            Expr::Nested(inner) => self.new_value(inner),
+            Expr::BinaryOp { left, op: BinaryOperator::Plus, right } => {
+                let (to, operand) = match self.column(left) {
+                    Some(column) => (column, value(right)?),
+                    None => (self.column(right)?, value(left)?),
+                };
+                Some(NewValue::Added { to, operand, off: false })
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::Minus, right } => {
+                Some(NewValue::Added { to: self.column(left)?, operand: value(right)?, off: true })
+            }
+            _ => None,
+        }
     }
 
     fn item(&self, item: &SelectItem) -> Option<(String, String)> {
@@ -280,7 +313,7 @@ pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     }
     let table = Named::of(&update.table)?;
     let set = crate::sql::write::assignments(&update.assignments).ok()?;
-    let set = set.into_iter().map(|(name, value)| Some((name, operand(&value)?))).collect::<Option<_>>()?;
+    let set = set.into_iter().map(|(name, value)| Some((name, table.new_value(&value)?))).collect::<Option<_>>()?;
     let comparisons = table.comparisons(update.selection.as_ref()?)?;
     Some(ChangeShape { table, set, comparisons })
 }

@@ -1,11 +1,12 @@
-//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key.
+//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An UPDATE sets values, or whole numbers
+//! added to columns.
 //!
 //! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
 //! way: it reports the same one of several errors.
 
 use super::{
     names::{self, KeyComparisons, Parameters, operand_value},
-    shape::{self, ChangeShape, Operand},
+    shape::{self, ChangeShape, NewValue, Operand},
 };
 use crate::{
     dml::{
@@ -16,11 +17,12 @@ use crate::{
         upsert,
     },
     pg::error::{Result, SqlError, SqlState},
-    provider::keys::Keys,
+    provider::{self, decode::Layout, keys::Keys},
     sql::write::{OnConflict, on_conflict},
     view::View,
     write_set::WriteSet,
 };
+use arrow::array::ArrayRef;
 use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self},
@@ -28,7 +30,7 @@ use datafusion::{
 use futures::TryStreamExt;
 use keyspan_catalog::{SqlType, Table, Value};
 use keyspan_storage::{Columns, Mutation, Row, RowSet, Scan};
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 /// Rows of an INSERT, at most.
 const ROWS_MAX: usize = 256;
@@ -40,20 +42,23 @@ pub(super) struct Write {
 }
 
 enum How {
-    Insert {
-        named: Vec<usize>,
-        key_places: Vec<usize>,
-        rows: Vec<Vec<Operand>>,
-        taken: Taken,
-    },
-    /// Columns by their places, and their new values.
-    Update {
-        key: KeyComparisons,
-        set: Vec<(usize, Operand)>,
-    },
-    Delete {
-        key: KeyComparisons,
-    },
+    Insert { named: Vec<usize>, key_places: Vec<usize>, rows: Vec<Vec<Operand>>, taken: Taken },
+    Update { key: KeyComparisons, set: Set },
+    Delete { key: KeyComparisons },
+}
+
+/// Columns by their places, and their new values.
+struct Set {
+    columns: Vec<(usize, Operand, Option<Added>)>,
+    /// How the columns are read that values are added to, if there are any.
+    sources: Option<(Arc<dyn Layout>, Columns)>,
+}
+
+/// The column that an operand is added to, or taken off, among those that are read.
+#[derive(Clone, Copy, Debug)]
+struct Added {
+    source: usize,
+    off: bool,
 }
 
 /// What an INSERT does with a row whose key is there.
@@ -130,17 +135,47 @@ impl Write {
         if needs_more(&target) {
             return None;
         }
-        let column = |(name, operand): (String, Operand)| {
+        let operator = view.rows.tenant().is_none();
+        let all = provider::schema_of(&target.table, operator);
+        let mut sources: Vec<usize> = Vec::new();
+        let column = |(name, value): (String, NewValue)| {
             let at = target.position(&name).ok()?;
             let column = &target.columns[at];
             // What a message holds that its descriptor does not know is read, and kept.
             if !matches!(column.place, Place::Cell { aggregate: None, .. }) || column.message().is_some() {
                 return None;
             }
-            assigned(&operand, column.kind, parameters)?;
-            Some((at, operand))
+            match value {
+                NewValue::Given(operand) => {
+                    assigned(&operand, column.kind, parameters)?;
+                    Some((at, operand, None))
+                }
+                NewValue::Added { to, operand, off } => {
+                    let source = &target.columns[target.position(&to).ok()?];
+                    let is_cell = matches!(source.place, Place::Cell { aggregate: None, .. });
+                    let is_whole = matches!(source.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
+                    if !is_cell || !is_whole || source.kind != column.kind {
+                        return None;
+                    }
+                    parameters.beside(&operand, source.kind)?;
+                    let read = all.index_of(&to).ok()?;
+                    let known = sources.iter().position(|known| *known == read);
+                    let source = known.unwrap_or_else(|| {
+                        sources.push(read);
+                        sources.len() - 1
+                    });
+                    Some((at, as_written(operand), Some(Added { source, off })))
+                }
+            }
         };
-        let set = set.into_iter().map(column).collect::<Option<_>>()?;
+        let columns = set.into_iter().map(column).collect::<Option<_>>()?;
+        let sources = if sources.is_empty() {
+            None
+        } else {
+            let schema = Arc::new(all.project(&sources).ok()?);
+            Some(provider::row_layout(&target.table, operator, &sources, schema, &provider::WantedMaps::new()))
+        };
+        let set = Set { columns, sources };
         let key = by_key(&target, comparisons, parameters, view)?;
         Some(Self { target, how: How::Update { key, set } })
     }
@@ -167,11 +202,11 @@ impl Write {
             }
             How::Update { key, set } => {
                 let Some(rows) = key.rows(parameters) else { return Ok(None) };
-                self.change(rows, Some(set), view, parameters).await.map(Some)
+                self.change(rows, Some(set), view, parameters).await
             }
             How::Delete { key } => {
                 let Some(rows) = key.rows(parameters) else { return Ok(None) };
-                self.change(rows, None, view, parameters).await.map(Some)
+                self.change(rows, None, view, parameters).await
             }
         }
     }
@@ -206,28 +241,49 @@ impl Write {
         Ok((written, count))
     }
 
-    /// Sets columns of the row, or deletes it without any.
+    /// Sets columns of the row, or deletes it without any. `None` as [`run`](Self::run) has it.
     async fn change(
         &self,
         rows: RowSet,
-        set: Option<&Vec<(usize, Operand)>>,
+        set: Option<&Set>,
         view: &View,
         parameters: &[ScalarValue],
-    ) -> Result<(WriteSet, u64)> {
+    ) -> Result<Option<(WriteSet, u64)>> {
         let (target, mut written) = (&self.target, WriteSet::counted(view.memory.clone()));
         if rows.is_empty() {
-            return Ok((written, 0));
+            return Ok(Some((written, 0)));
         }
-        let scan = Scan { columns: Columns::Of(Vec::new()), keep_empty: true, versions_max: Some(1), ..Scan::of(rows) };
+        let sources = set.and_then(|set| set.sources.as_ref());
+        let columns = sources.map_or_else(|| Columns::Of(Vec::new()), |(_, columns)| columns.clone());
+        let scan = Scan { columns, keep_empty: true, versions_max: Some(1), ..Scan::of(rows) };
         let found: Vec<Row> = view.scan(&target.table, scan).try_concat().await?;
         let count = found.len() as u64;
-        for Row { key, .. } in found {
+        for row in found {
+            let old = match sources {
+                None => None,
+                Some((layout, _)) => {
+                    let mut rows = layout.start();
+                    rows.push(&row)?;
+                    // A row that is not shown is for the general way.
+                    let Some(old) = Some(rows.finish()?).filter(|old| old.num_rows() == 1) else { return Ok(None) };
+                    Some(old)
+                }
+            };
+            let Row { key, .. } = row;
             let mutations = match set {
                 None => vec![Mutation::DeleteFromRow],
                 Some(set) => {
                     let mut mutations = vec![marker()];
-                    for (at, operand) in set {
-                        let (column, value) = (&target.columns[*at], self.value(*at, operand, parameters, view)?);
+                    for (at, operand, added) in &set.columns {
+                        let column = &target.columns[*at];
+                        let value = match (added, &old) {
+                            (Some(added), Some(old)) => {
+                                let given = operand_value(operand, parameters).ok_or_else(no_value)?;
+                                let sum = sum(old.column(added.source), given, added.off)?;
+                                assign_scalar(&sum, &sum.data_type(), column, view.input.input())?
+                            }
+                            _ => self.value(*at, operand, parameters, view)?,
+                        };
                         target.check_null(column, &value)?;
                         column.set(&value, &mut mutations)?;
                     }
@@ -237,15 +293,55 @@ impl Write {
             written.add_read(&target.table, key.clone())?;
             written.mutate(&target.table, key, mutations)?;
         }
-        Ok((written, count))
+        Ok(Some((written, count)))
     }
 
     /// The value of an operand, assigned to the column at a place.
     fn value(&self, at: usize, operand: &Operand, parameters: &[ScalarValue], view: &View) -> Result<Value> {
-        let scalar = operand_value(operand, parameters)
-            .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value"))?;
+        let scalar = operand_value(operand, parameters).ok_or_else(no_value)?;
         assign_scalar(scalar, &scalar.data_type(), &self.target.columns[at], view.input.input())
     }
+}
+
+/// A number that is written out is integer where it fits.
+fn as_written(operand: Operand) -> Operand {
+    match operand {
+        Operand::Literal(ScalarValue::Int64(Some(number))) => {
+            let narrow = i32::try_from(number).map(|number| ScalarValue::Int32(Some(number)));
+            Operand::Literal(narrow.unwrap_or(ScalarValue::Int64(Some(number))))
+        }
+        other => other,
+    }
+}
+
+fn no_value() -> SqlError {
+    SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value")
+}
+
+/// A whole number of a row with another added, or taken off: of the wider type of both, as in PostgreSQL.
+///
+/// # Errors
+/// 22003.
+fn sum(old: &ArrayRef, given: &ScalarValue, off: bool) -> Result<ScalarValue> {
+    let whole = |scalar: &ScalarValue| match scalar {
+        ScalarValue::Int16(number) => (2, number.map(i64::from)),
+        ScalarValue::Int32(number) => (4, number.map(i64::from)),
+        ScalarValue::Int64(number) => (8, *number),
+        _ => (2, None),
+    };
+    let (old_bytes, old) = whole(&ScalarValue::try_from_array(old, 0)?);
+    let (given_bytes, given) = whole(given);
+    let Some((old, given)) = old.zip(given) else { return Ok(ScalarValue::Int64(None)) };
+    let sum = if off { old.checked_sub(given) } else { old.checked_add(given) };
+    let (fits, name) = match old_bytes.max(given_bytes) {
+        2 => (sum.is_some_and(|sum| i16::try_from(sum).is_ok()), "smallint"),
+        4 => (sum.is_some_and(|sum| i32::try_from(sum).is_ok()), "integer"),
+        _ => (sum.is_some(), "bigint"),
+    };
+    if !fits {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range")));
+    }
+    Ok(ScalarValue::Int64(sum))
 }
 
 /// Whether rows are held against conditions, or values may not be given.
@@ -270,5 +366,27 @@ fn assigned(operand: &Operand, kind: SqlType, parameters: &mut Parameters) -> Op
     match operand {
         Operand::Literal(ScalarValue::Null | ScalarValue::Utf8(_)) => Some(()),
         operand => parameters.beside(operand, kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_of_the_wider_type() {
+        let sum = |old: ScalarValue, given: ScalarValue, off| match sum(&old.to_array().unwrap(), &given, off) {
+            Ok(sum) => sum.to_string(),
+            Err(error) => error.message,
+        };
+        let (two, four, eight) = (ScalarValue::Int16, ScalarValue::Int32, ScalarValue::Int64);
+        assert_eq!(sum(two(Some(i16::MAX)), two(Some(1)), false), "smallint out of range");
+        assert_eq!(sum(two(Some(i16::MAX)), four(Some(1)), false), "32768");
+        assert_eq!(sum(two(Some(1)), four(Some(i32::MAX)), false), "integer out of range");
+        assert_eq!(sum(four(Some(i32::MIN)), four(Some(1)), true), "integer out of range");
+        assert_eq!(sum(four(Some(i32::MIN)), eight(Some(1)), true), "-2147483649");
+        assert_eq!(sum(eight(Some(i64::MIN)), two(Some(-1)), false), "bigint out of range");
+        assert_eq!(sum(eight(Some(i64::MIN)), two(Some(-1)), true), "-9223372036854775807");
+        assert_eq!([sum(four(None), four(Some(1)), true), sum(eight(Some(1)), eight(None), false)], ["NULL", "NULL"]);
     }
 }

@@ -407,7 +407,7 @@ impl KeyspanTable {
         let may_be_unordered = state.config().get_extension::<KeyOrderedScans>().is_none();
         if self.table.remote.is_some() && may_be_unordered && matches!(self.form, Form::Rows | Form::Keyed) {
             return Ok(match split::plan((&self.view, &self.table), &scan).await? {
-                Split::Streams(streams) => Arc::new(streams),
+                Split::Streams(streams) => streams,
                 Split::Whole(Some(rows)) => Arc::new(scan.with_rows_estimate(rows)?),
                 Split::Whole(None) => scan,
             });

@@ -5,7 +5,7 @@
 //! a store gives the same answers: as it lies, once all of its files are rewritten, and after another start. Then it is
 //! written to.
 
-use super::harness::{Harness, rows};
+use super::harness::{Harness, error, rows};
 use anyhow::{Context, Result};
 use std::{
     fs,
@@ -71,8 +71,7 @@ async fn write(harness: &Harness) -> Result<()> {
         rows(&alto, "INSERT INTO books.entries (amount) VALUES (1) RETURNING id > 260, note").await?,
         ["t|none"]
     );
-    let refused = alto.batch_execute("INSERT INTO books.entries (amount) VALUES (0)").await.unwrap_err();
-    assert_eq!(refused.as_db_error().context("an answer")?.code().code(), "23514");
+    assert!(error(&alto, "INSERT INTO books.entries (amount) VALUES (0)").await.starts_with("23514"));
     alto.batch_execute("UPDATE readings SET note = 'again' WHERE device = 'd1'; REFRESH MATERIALIZED VIEW daily")
         .await?;
     let counted = rows(&alto, "SELECT count(*) FROM readings WHERE note = 'again'").await?;

@@ -168,7 +168,15 @@ impl Case {
             }
             6 | 7 => {
                 let set = cells[self.random.random_range(0..cells.len())].clone();
-                let value = self.operand(set.1, &mut asked);
+                let mut value = self.operand(set.1, &mut asked);
+                if self.random.random_bool(0.5) {
+                    let column = &cells[self.random.random_range(0..cells.len())].0;
+                    value = match self.random.random_range(0..3) {
+                        0 => format!("{column} + {value}"),
+                        1 => format!("({value} + {column})"),
+                        _ => format!("{column} - {value}"),
+                    };
+                }
                 format!("UPDATE r SET {} = {value} WHERE {}", set.0, point(self, &mut asked))
             }
             8 => format!("DELETE FROM r WHERE {}", point(self, &mut asked)),

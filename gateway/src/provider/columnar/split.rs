@@ -39,7 +39,7 @@ pub(crate) struct Streams {
 /// What becomes of a scan.
 pub(crate) enum Split {
     /// Several scans.
-    Streams(ColumnarExec),
+    Streams(Arc<ColumnarExec>),
     /// It stays one, of about so many rows, if that is known.
     Whole(Option<u64>),
 }
@@ -78,7 +78,8 @@ pub(crate) async fn plan((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExe
     let (count, round_trip) = (parts.len(), view.rows.round_trip_micros(table));
     let seek_bytes = STREAM_BYTES_PER_MICRO.saturating_mul(round_trip.max(1)).saturating_mul(count as u64);
     let streams = Streams { count, seek_bytes };
-    Ok(Split::Streams(ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats)))
+    let streams = ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats);
+    Ok(Split::Streams(Arc::new(streams)))
 }
 
 /// The bytes between samples that lie in the rows with all that is between them.
