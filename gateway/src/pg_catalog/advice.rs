@@ -10,35 +10,22 @@ use super::{
     objects::count,
 };
 use crate::{
-    advice::{self, Advice, Kind, Remake, Remedy, tables},
+    advice::{self, Advice, Remake, Remedy, tables},
     context::StatementContext,
-    heat::{self, history::Period},
     instance::Instance,
     pg::ident::quote_ident,
     pg_catalog::columns::row,
-    shares::{
-        Share,
-        access::Seen,
-        days::{DAYS, day_of},
-    },
+    shares::{Share, access::Seen},
 };
 use keyspan_catalog::{
     Table, Tenant, TenantId, TenantState,
     table::{DefaultValue, Identity},
 };
 use serde_json::{Value, json};
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
 /// Advice that is given, that with most bytes first.
 const ADVICE_MAX: usize = 1_000;
-/// Fewer rows written say nothing of where heat is.
-const HEAT_ROWS_MIN: u64 = 10_000;
-/// A range with less of what was written is no sign of a key that grows.
-const HOT_PERCENT: u64 = 50;
 /// Advice that the console shows.
 const SHOWN_MAX: usize = 100;
 
@@ -143,43 +130,15 @@ fn add(
     table: &Table,
     seen: &Seen,
 ) {
-    let mut advice = advice::of_table(table, seen);
+    let advice = advice::of_table(table, seen);
     if advice.is_empty() {
         return;
-    }
-    for advice in advice.iter_mut().filter(|advice| advice.kind == Kind::AscendingKey) {
-        if let Some(percent) = statement.instance.as_ref().and_then(|on| hottest(on, table, tenant.map(|of| of.oid))) {
-            advice.text += &format!(
-                " The heat of the keys shows the same: {percent} % of what was written at a time, over the last days, \
-                 was in one range."
-            );
-        }
     }
     let maker = match tenant.filter(|_| table.is_private()) {
         Some(tenant) => as_tenant(statement, &tenant.id),
         None => as_operator(statement),
     };
     found.extend(advice.into_iter().map(|advice| listed(&maker, (tenant.map(Arc::as_ref), Some(table)), advice)));
-}
-
-/// Of a hundred rows that were written to a table at a time, over the last days, those in the range that took most;
-/// for a tenant, of its own ranges. `None` where little is known, and
-/// where no range took most.
-fn hottest(instance: &Instance, table: &Table, tenant: Option<u32>) -> Option<u64> {
-    let now_micros = instance.clock.now_micros();
-    let since = (day_of(now_micros) - DAYS + 1) * 24 * 60;
-    let wanted = |period: Period, cell: &heat::cells::Cell| {
-        cell.table == table.id.0 && period.minute >= since && tenant.is_none_or(|oid| cell.tenant == Some(oid))
-    };
-    let mut periods: BTreeMap<(usize, i64), (u64, u64)> = BTreeMap::new();
-    for (period, cell) in instance.heat.cells(Period::minute_of(now_micros), wanted) {
-        let (most, all) = periods.entry((period.layer, period.minute)).or_default();
-        *most = (*most).max(cell.counts.writes);
-        *all += cell.counts.writes;
-    }
-    let (most, all) = periods.values().fold((0, 0), |(most, all), of| (most + of.0, all + of.1));
-    let percent = most.saturating_mul(100) / all.max(1);
-    (all >= HEAT_ROWS_MIN && percent >= HOT_PERCENT).then_some(percent)
 }
 
 /// Who makes shared tables.
