@@ -26,7 +26,8 @@ class Server:
 
     def __init__(self, binary, store):
         arguments = [binary, "serve", "--store", store, "--listen", "127.0.0.1:0", "--memtable-size", "64KiB"]
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env={**os.environ, "KEYSPAN_PASSWORD": OPERATOR_PASSWORD})
+        environment = {**os.environ, "KEYSPAN_PASSWORD": OPERATOR_PASSWORD}
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
         self.passwords = f"{store}.passwords"
         descriptor = os.open(self.passwords, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:

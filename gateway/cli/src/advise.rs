@@ -15,8 +15,8 @@ const QUERY: &str = "SELECT tenant, table_name, kind, advice, seen, bytes, state
 
 /// The help's end.
 pub const HELP: &str = "\
-Counted is what statements have done on the last seven days, or since pg_stat_reset(). In database keyspan the advice is on all
-tables, in a tenant's on those that it sees; SQL has the same in keyspan.advice. Nothing is changed: each advice comes with the
+Counted is what statements have done on the last seven days, or since pg_stat_reset(). In database keyspan the advice is on
+all tables, in a tenant's on those that it sees; SQL has the same in keyspan.advice. Nothing is changed: each advice comes with the
 statements that would do it, to be looked at and run by hand. The command connects without TLS.
 
 Examples:

@@ -13,8 +13,9 @@
 //! rows. It seeks from group to group, and reads a few rows for each. If the first groups turn out to be small, a scan
 //! by row groups is faster than that many seeks, and replaces them.
 //!
-//! Of a table on a server each seek is a request. They are sent as long as they take less than half of the time in which
-//! all rows would come; where samples of keys say that they will not, or once they have, the rest is scanned.
+//! Of a table on a server each seek is a request. They are sent as long as they take less than half of the time in
+//! which all rows would come; where samples of keys say that they will take more, or once they have, the rest is
+//! scanned.
 //!
 //! PostgreSQL answers `max` from an index in this way, and MySQL calls it a loose index scan.
 

@@ -2,9 +2,9 @@
 //! its rows compared, which families are read together, whether writes go to an end of the keys, how large rows and
 //! cells become.
 //!
-//! Counted for each tenant by itself, in bounded memory: names of columns and families are kept, and the beginnings of at
-//! most four keys of a table, but no values. The counts are of the last [`DAYS`] days, which [`days`](super::days) keeps
-//! over restarts.
+//! Counted for each tenant by itself, in bounded memory: names of columns and families are kept, and the beginnings of
+//! at most four keys of a table, but no values. The counts are of the last [`DAYS`] days, which
+//! [`days`](super::days) keeps over restarts.
 
 use super::days::DAYS;
 use crate::lock::Mutex;

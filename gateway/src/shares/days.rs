@@ -2,8 +2,8 @@
 //! for each day, table and tenant. Advice is made of all of them.
 //!
 //! ```text
-//! statements ──► Access, since the day began or the server ──► every ten minutes, and at the end: "a#20784#16390" = JSON
-//!                Access, the days before                  ◄── at the start
+//! statements ──► Access, of today      ──► every ten minutes, and at the end: "a#20784#16390" = JSON
+//!                Access, days before   ◄── at the start
 //! ```
 //!
 //! The rows lie among those of the heat of keys, in the span of the tenant: they go with it, and are forgotten by age.
