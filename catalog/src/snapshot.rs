@@ -555,6 +555,11 @@ impl Snapshot {
         self.tenants.get(name).filter(|tenant| tenant.state == TenantState::Active)
     }
 
+    /// The active tenant with this OID.
+    pub fn tenant_by_oid(&self, oid: u32) -> Option<&Arc<Tenant>> {
+        self.tenants.values().find(|tenant| tenant.oid == oid && tenant.state == TenantState::Active)
+    }
+
     /// The tenants whose drop has begun but not finished.
     pub fn dropping(&self) -> impl Iterator<Item = &Arc<Tenant>> {
         self.tenants.values().filter(|tenant| tenant.state == TenantState::Dropping)

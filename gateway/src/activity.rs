@@ -5,7 +5,7 @@
 
 use crate::identity::Identity;
 use crate::lock::{Mutex, MutexGuard};
-use keyspan_catalog::{Snapshot, TenantState};
+use keyspan_catalog::Snapshot;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -152,8 +152,7 @@ impl Activities {
 
     /// The sessions of tenants that were dropped.
     pub(crate) fn of_dropped(&self, snapshot: &Snapshot) -> Vec<Activity> {
-        let is_there =
-            |oid: u32| snapshot.tenants.values().any(|tenant| tenant.oid == oid && tenant.state == TenantState::Active);
+        let is_there = |oid: u32| snapshot.tenant_by_oid(oid).is_some();
         self.all().into_iter().filter(|activity| activity.tenant.is_some_and(|oid| !is_there(oid))).collect()
     }
 

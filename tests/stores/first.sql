@@ -1,4 +1,4 @@
--- What a store of an older version holds: everything that is kept in it, one of each. Then the server stops as by SIGTERM.
+-- What a store of an older version holds: everything that is kept in it, one of each. Then the server stops.
 CREATE ROLE alto LOGIN PASSWORD 'pass word';
 CREATE ROLE altostrat LOGIN PASSWORD 'pass word';
 CREATE ROLE gone LOGIN PASSWORD 'pass word';

@@ -1,5 +1,5 @@
--- What comes after a start: changes of what lies in segments, and of definitions. Then the server is killed, so that the last of it is in
--- the log alone.
+-- What comes after a start: changes of what lies in segments, and of definitions. Then the server is killed, so that
+-- the last of it is in the log alone.
 DROP DATABASE gone;
 ALTER TABLE altered ADD COLUMN d integer;
 ALTER TABLE altered RENAME COLUMN a TO first;

@@ -12,11 +12,10 @@ use super::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot, Tenant, TenantId, TenantState};
+use keyspan_catalog::{Catalog, Snapshot, TenantId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
-    sync::Arc,
 };
 
 /// Commits of tenants under way at a time.
@@ -96,7 +95,7 @@ impl Heat {
         oid: Option<u32>,
         periods: BTreeMap<Period, Vec<Cell>>,
     ) -> Vec<(Option<u32>, Period, bool)> {
-        let tenant = oid.map(|oid| active(snapshot, oid));
+        let tenant = oid.map(|oid| snapshot.tenant_by_oid(oid));
         if tenant == Some(None) {
             // Its rows have gone with it.
             return periods.into_keys().map(|period| (oid, period, false)).collect();
@@ -119,10 +118,6 @@ impl Heat {
         self.retain(|_| true, |tenant| tenant != oid);
         self.store(catalog).await;
     }
-}
-
-fn active(snapshot: &Snapshot, oid: u32) -> Option<&Arc<Tenant>> {
-    snapshot.tenants.values().find(|tenant| tenant.oid == oid && tenant.state == TenantState::Active)
 }
 
 fn name(period: Period) -> Bytes {

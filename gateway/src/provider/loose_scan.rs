@@ -108,10 +108,8 @@ struct Groups {
     edges: Edges,
     /// See [`GROUP_ROWS_MIN`].
     group_rows_min: u64,
-    /// For a table on a server, the requests after which the rest is scanned.
-    requests_max: Option<u64>,
-    /// Reads all rows in key order.
-    scan: Arc<ScanExec>,
+    /// For a table on a server, the requests after which the rest is scanned, and what scans it.
+    requests_max: Option<(u64, Arc<ScanExec>)>,
 }
 
 /// What the first groups tell.
@@ -134,6 +132,11 @@ impl LooseScanExec {
     ) -> Option<Self> {
         let scan = scan_of(&child)?;
         let (view, table) = scan.view_and_table();
+        let scan_rest = |most| Some((most, Arc::new(scan.narrowed(scan.read().rows.clone()).ok()?)));
+        let requests_max = match requests_max {
+            Some(most) => Some(scan_rest(most)?),
+            None => None,
+        };
         let groups = Groups {
             view: view.clone(),
             table: Arc::clone(table),
@@ -145,7 +148,6 @@ impl LooseScanExec {
             edges,
             group_rows_min,
             requests_max,
-            scan: Arc::new(scan.narrowed(scan.read().rows.clone()).ok()?),
         };
         Some(Self::new(child, groups))
     }
@@ -161,7 +163,7 @@ impl LooseScanExec {
         if self.groups.names.is_empty() {
             return Some(edges);
         }
-        if let Some(requests) = self.groups.requests_max {
+        if let Some((requests, _)) = &self.groups.requests_max {
             return Some(requests * edges);
         }
         let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::stats) {
@@ -241,8 +243,8 @@ impl Groups {
         if left.is_empty() {
             return Ok(Probe::Large(first, left));
         }
-        if let Some(most) = self.requests_max {
-            let is_small = self.requests_at_least(&left, requests).await > most;
+        if let Some((most, _)) = &self.requests_max {
+            let is_small = self.requests_at_least(&left, requests).await > *most;
             return Ok(if is_small { Probe::Small } else { Probe::Large(first, left) });
         }
         if by_row_groups {
@@ -281,11 +283,11 @@ impl Groups {
             async move {
                 let mut rest = rest;
                 let batch = loop {
-                    rest = match rest {
-                        Rest::Walk(left, requests) if groups.is_too_many(requests) && !left.is_empty() => {
-                            Rest::Scan(groups.scan.narrowed(left)?.execute(0, Arc::clone(&context))?)
+                    rest = match (rest, &groups.requests_max) {
+                        (Rest::Walk(left, requests), Some((most, scan))) if requests >= *most && !left.is_empty() => {
+                            Rest::Scan(scan.narrowed(left)?.execute(0, Arc::clone(&context))?)
                         }
-                        Rest::Walk(left, requests) => {
+                        (Rest::Walk(left, requests), _) => {
                             let mut walk = Walk { groups: &groups, left, requests };
                             let batch = walk.next(usize::MAX, batch_rows).await;
                             let batch = batch.map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -296,7 +298,7 @@ impl Groups {
                             }
                             rest
                         }
-                        Rest::Scan(mut rows) => {
+                        (Rest::Scan(mut rows), _) => {
                             let batch = rows.try_next().await?;
                             rest = Rest::Scan(rows);
                             break batch;
@@ -312,7 +314,7 @@ impl Groups {
 
     /// Whether these are too many requests to a server.
     fn is_too_many(&self, requests: u64) -> bool {
-        self.requests_max.is_some_and(|most| requests >= most)
+        self.requests_max.as_ref().is_some_and(|(most, _)| requests >= *most)
     }
 
     /// The range of the group of a row; for salted keys, of its part in the row's bucket. `None` for a key that does

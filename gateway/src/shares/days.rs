@@ -15,7 +15,7 @@ use super::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot, Tenant, TenantId, TenantState};
+use keyspan_catalog::{Catalog, Snapshot, TenantId};
 use keyspan_storage::FamilyName;
 use serde_json::{Value, json};
 use std::{
@@ -98,10 +98,10 @@ impl Days {
         let mut kept = self.0.lock().await;
         let day = day_of(now_micros);
         let all = shares.all();
-        let reset: Vec<u32> = all.iter().filter(|share| share.work.take_reset()).map(|share| share.flow()).collect();
+        let is_reset = all.iter().any(|share| share.work.take_reset());
         let is_due = now_micros >= kept.stored_micros.saturating_add(STORE_EVERY_MICROS);
         let is_new_day = day != day_of(kept.stored_micros);
-        if !is_due && !is_new_day && !at_once && reset.is_empty() {
+        if !is_due && !is_new_day && !at_once && !is_reset {
             return;
         }
         let snapshot = catalog.snapshot();
@@ -184,7 +184,7 @@ async fn store_of(
 ) -> Vec<(Name, Option<Seen>)> {
     let tenant = match oid {
         0 => None,
-        oid => match active(snapshot, oid) {
+        oid => match snapshot.tenant_by_oid(oid) {
             Some(tenant) => Some(tenant),
             // Its rows have gone with it.
             None => return rows.into_iter().map(|(name, _)| (name, None)).collect(),
@@ -201,10 +201,6 @@ async fn store_of(
             Vec::new()
         }
     }
-}
-
-fn active(snapshot: &Snapshot, oid: u32) -> Option<&Arc<Tenant>> {
-    snapshot.tenants.values().find(|tenant| tenant.oid == oid && tenant.state == TenantState::Active)
 }
 
 fn day_and_table(name: &[u8]) -> Option<(i64, u32)> {
