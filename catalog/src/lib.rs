@@ -27,6 +27,7 @@ pub mod edit;
 
 // Objects of a snapshot: definitions and their rules. Pure.
 pub mod comment;
+pub mod enum_type;
 pub mod erasure;
 pub mod private;
 pub mod proto;
@@ -57,6 +58,7 @@ pub mod tenant_store;
 pub use catalog::Catalog;
 pub use comment::Comments;
 pub use edit::Edit;
+pub use enum_type::EnumType;
 pub use erasure::{Erasure, ErasureKind, Erasures};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{FamilyId, RoleName, TableId, TenantId};

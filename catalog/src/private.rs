@@ -14,8 +14,8 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence, SqlView,
-    Table, TableId, TenantId, erasure,
+    EnumType, Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence,
+    SqlView, Table, TableId, TenantId, enum_type, erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
@@ -57,6 +57,8 @@ pub struct Private {
     pub protos: BTreeMap<u32, Arc<ProtoDescriptor>>,
     /// The schemas beside `public`, by OID.
     pub schemas: BTreeMap<u32, Arc<Schema>>,
+    /// The enumerated types, by OID.
+    pub enum_types: BTreeMap<u32, Arc<EnumType>>,
     /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
     /// Owners and rights, by OID: of the tenant's relations, of shared tables in its database, and of its schema.
@@ -105,6 +107,12 @@ pub enum PrivateEdit {
     AlterSchema(Box<(Schema, Schema)>),
     /// Drops a schema, in which nothing is left.
     DropSchema(u32),
+    /// A new enumerated type. Its OID is the catalog's next, or a reserved one.
+    CreateEnum(Box<EnumType>),
+    /// A changed type: the definition that it must still have, and the new one, which the tables that use it get.
+    AlterEnum(Box<(EnumType, EnumType)>),
+    /// Drops an enumerated type, by OID.
+    DropEnum(u32),
     /// Relations, given by OID, move to another schema.
     SetSchema(BTreeSet<u32>, u32),
     /// Forgets spare spaces whose rows are deleted.
@@ -174,7 +182,8 @@ impl Private {
     pub fn schema_of(&self, oid: u32) -> Option<u32> {
         let table = self.tables.get(&TableId(oid)).map(|table| table.schema);
         let sequence = || self.sequences.get(&oid).map(|sequence| sequence.schema);
-        table.or_else(sequence).or_else(|| self.views.get(&oid).map(|view| view.schema))
+        let view = || self.views.get(&oid).map(|view| view.schema);
+        table.or_else(sequence).or_else(view).or_else(|| self.enum_types.get(&oid).map(|of| of.schema))
     }
 
     /// The OIDs of the relations of a schema: tables, sequences, views.
@@ -183,6 +192,59 @@ impl Private {
         let sequences = self.sequences.values().filter(|sequence| sequence.schema == schema);
         let views = self.views.values().filter(|view| view.schema == schema).map(|view| view.id);
         (tables.collect(), sequences.map(|sequence| sequence.id).collect(), views.collect())
+    }
+
+    /// The enumerated type of this name in a schema.
+    pub fn enum_within(&self, schema: u32, name: &str) -> Option<&Arc<EnumType>> {
+        self.enum_types.values().find(|of| of.schema == schema && of.name == name)
+    }
+
+    /// Gives the columns of a table that an edit makes or changes their types as they are now.
+    pub(crate) fn settle_enums(&mut self, edit: &PrivateEdit) -> Result<()> {
+        let types = &self.enum_types;
+        let settle = |table: &mut Table| {
+            for of in table.columns.iter_mut().filter_map(|column| column.enumerated.as_mut()) {
+                of.clone_from(types.get(&of.id).ok_or_else(|| enum_type::missing(of.id))?);
+            }
+            Ok::<_, Error>(())
+        };
+        let is_of_types = |table: &Table| table.columns.iter().any(|column| column.enumerated.is_some());
+        let (table, view) = match edit {
+            PrivateEdit::CreateTable(table) => (Some(table.id), None),
+            PrivateEdit::AlterTable(change) => (Some(change.1.id), None),
+            PrivateEdit::CreateView(view) => (None, Some(view.id)),
+            PrivateEdit::AlterView(change) => (None, Some(change.1.id)),
+            _ => return Ok(()),
+        };
+        if let Some(table) = table.and_then(|id| self.tables.get_mut(&id)).filter(|table| is_of_types(table)) {
+            settle(Arc::make_mut(table))?;
+        }
+        if let Some(view) = view.and_then(|id| self.views.get_mut(&id))
+            && view.materialized.as_deref().is_some_and(is_of_types)
+            && let Some(table) = &mut Arc::make_mut(view).materialized
+        {
+            settle(table)?;
+        }
+        Ok(())
+    }
+
+    fn alter_enum(&mut self, before: &EnumType, after: &EnumType) -> Result<()> {
+        if self.schema_name(after.schema).is_none() {
+            let message = format!("schema with OID {} does not exist", after.schema);
+            return Err(Error::new(ErrorKind::NoSchema, message));
+        }
+        enum_type::replace(&mut self.enum_types, before, after)?;
+        enum_type::replace_in(&mut self.tables, after);
+        let shared = Arc::new(after.clone());
+        for view in self.views.values_mut() {
+            let is_user = |table: &Table| enum_type::user(table, after.id).is_some();
+            if view.materialized.as_deref().is_some_and(is_user)
+                && let Some(table) = &mut Arc::make_mut(view).materialized
+            {
+                enum_type::replace_in_table(table, &shared);
+            }
+        }
+        Ok(())
     }
 
     /// The protobuf descriptor of this name.
@@ -202,13 +264,14 @@ impl Private {
             || self.view_within(schema, name).is_some()
     }
 
-    /// Whether a table, a sequence, a view, a protobuf descriptor or a schema has this OID.
+    /// Whether a table, a sequence, a view, a protobuf descriptor, a schema or a type has this OID.
     pub fn has_oid(&self, oid: u32) -> bool {
         self.tables.contains_key(&TableId(oid))
             || self.sequences.contains_key(&oid)
             || self.views.contains_key(&oid)
             || self.protos.contains_key(&oid)
             || self.schemas.contains_key(&oid)
+            || self.enum_types.contains_key(&oid)
     }
 
     /// The relations of both, which have no OID in common.
@@ -220,6 +283,7 @@ impl Private {
         both.views.extend(other.views.iter().map(|(id, view)| (*id, view.clone())));
         both.protos.extend(other.protos.iter().map(|(id, descriptor)| (*id, descriptor.clone())));
         both.schemas.extend(other.schemas.iter().map(|(id, schema)| (*id, schema.clone())));
+        both.enum_types.extend(other.enum_types.iter().map(|(id, of)| (*id, of.clone())));
         both.spare.extend(&other.spare);
         both.rights.extend(other.rights.iter().map(|(oid, rights)| (*oid, rights.clone())));
         both
@@ -322,6 +386,26 @@ impl Private {
             }
             PrivateEdit::AlterSchema(change) => self.alter_schema(&change.0, &change.1)?,
             PrivateEdit::DropSchema(id) => self.drop_schema(*id)?,
+            PrivateEdit::CreateEnum(new) => {
+                if self.schema_name(new.schema).is_none() {
+                    let message = format!("schema with OID {} does not exist", new.schema);
+                    return Err(Error::new(ErrorKind::NoSchema, message));
+                }
+                enum_type::check_new(&self.enum_types, new)?;
+                self.check_room(0, std::iter::once(new.bytes()))?;
+                if !self.spare.remove(&new.id) {
+                    take_oid(new.id)?;
+                }
+                self.enum_types.insert(new.id, Arc::new(new.as_ref().clone()));
+            }
+            PrivateEdit::AlterEnum(change) => self.alter_enum(&change.0, &change.1)?,
+            PrivateEdit::DropEnum(id) => {
+                let dropped = self.enum_types.remove(id).ok_or_else(|| enum_type::missing(*id))?;
+                let views = self.views.values().filter_map(|view| view.materialized.as_deref());
+                enum_type::check_unused(self.tables.values().map(Arc::as_ref).chain(views), &dropped)?;
+                enum_type::check_unnamed(self.views.values().map(Arc::as_ref), &dropped)?;
+                self.rights.remove(id);
+            }
             PrivateEdit::SetSchema(oids, schema) => self.set_schema(oids, *schema, is_taken)?,
             PrivateEdit::CreateProto(descriptor) => {
                 proto::check_new(&self.protos, descriptor)?;

@@ -20,9 +20,10 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Comments, Encoding, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId};
+use crate::{Comments, Encoding, EnumType, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId};
 use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The hidden family whose one cell marks that a row exists, since a row may consist of NULLs only.
 pub const MARKER_FAMILY: &str = "_";
@@ -118,6 +119,9 @@ pub struct Column {
     /// Set for `GENERATED … AS IDENTITY`.
     #[serde(default)]
     pub identity: Option<Identity>,
+    /// The enumerated type of a text that is a label of one; in private tables only.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::enum_type::shared")]
+    pub enumerated: Option<Arc<EnumType>>,
 }
 
 /// A table: shared (created by the operator, seen by each tenant as its own) or private (created by a tenant and seen

@@ -5,8 +5,8 @@
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
 use crate::{
-    Error, ErrorKind, Private, PrivateEdit, Result, Schema, Sequence, SqlView, Table, TableId, rights::PUBLIC_SCHEMA,
-    table::DefaultValue,
+    EnumType, Error, ErrorKind, Private, PrivateEdit, Result, Schema, Sequence, SqlView, Table, TableId, enum_type,
+    rights::PUBLIC_SCHEMA, table::DefaultValue,
 };
 use bytes::Bytes;
 use keyspan_storage::FamilyName;
@@ -36,7 +36,7 @@ impl Numbers {
     pub fn of_private(own: &Private, first_oid: u32) -> Self {
         let oids = own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied());
         let oids = oids.chain(own.views.keys().copied()).chain(own.protos.keys().copied());
-        let oids = oids.chain(own.schemas.keys().copied());
+        let oids = oids.chain(own.schemas.keys().copied()).chain(own.enum_types.keys().copied());
         Self { relations: oids.zip(first_oid..).collect(), columns: BTreeMap::new() }
     }
 
@@ -89,6 +89,10 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         let copied = Schema { id: numbers.relation(schema.id)?, ..schema.as_ref().clone() };
         Ok::<_, Error>((0, PrivateEdit::CreateSchema(copied)))
     });
+    let enum_types = own.enum_types.values().map(|of| {
+        let copied = renumbered_enum(of, numbers)?;
+        Ok::<_, Error>((of.bytes(), PrivateEdit::CreateEnum(Box::new(copied))))
+    });
     let protos = own.protos.values().map(|descriptor| {
         let copied = descriptor.with_id(numbers.relation(descriptor.id)?);
         Ok::<_, Error>((descriptor.bytes(), PrivateEdit::CreateProto(Box::new(copied))))
@@ -108,7 +112,7 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         .iter()
         .map(|view| Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?)))));
     let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for edit in schemas.chain(protos).chain(sequences).chain(tables).chain(views) {
+    for edit in schemas.chain(enum_types).chain(protos).chain(sequences).chain(tables).chain(views) {
         let (more, edit) = edit?;
         if group.len() >= EDITS_MAX || (bytes + more > EDIT_BYTES_TARGET && !group.is_empty()) {
             groups.push(std::mem::take(&mut group));
@@ -184,7 +188,19 @@ fn renumbered_table(table: &Table, numbers: &Numbers) -> Result<Table> {
             *sequence = numbers.relation(*sequence)?;
         }
     }
+    renumber_enums(&mut renumbered, numbers)?;
     Ok(renumbered)
+}
+
+fn renumbered_enum(of: &EnumType, numbers: &Numbers) -> Result<EnumType> {
+    Ok(EnumType { id: numbers.relation(of.id)?, schema: numbers.schema(of.schema)?, ..of.clone() })
+}
+
+fn renumber_enums(table: &mut Table, numbers: &Numbers) -> Result<()> {
+    for of in table.columns.iter_mut().filter_map(|column| column.enumerated.as_mut()) {
+        *of = Arc::new(renumbered_enum(of, numbers)?);
+    }
+    Ok(())
 }
 
 fn renumbered_view(view: &SqlView, numbers: &Numbers, renumber: Renumber) -> Result<SqlView> {
@@ -196,9 +212,17 @@ fn renumbered_view(view: &SqlView, numbers: &Numbers, renumber: Renumber) -> Res
     let (id, schema) = (numbers.relation(view.id)?, numbers.schema(view.schema)?);
     let materialized = view.materialized.as_ref().map(|table| {
         let space = table.space.map(|_| id);
-        Box::new(Table { id: TableId(id), schema, space, ..table.as_ref().clone() })
+        let mut table = Table { id: TableId(id), schema, space, ..table.as_ref().clone() };
+        renumber_enums(&mut table, numbers).map(|()| Box::new(table))
     });
-    Ok(SqlView { id, schema, uses, sql: renumber(&view.sql, numbers)?, materialized, ..view.clone() })
+    let materialized = materialized.transpose()?;
+    let sql = enum_type::renumbered(&renumber(&view.sql, numbers)?, |of| numbers.relation(of))?;
+    let mut columns = view.columns.clone();
+    for column in &mut columns {
+        // Those of PostgreSQL's types are below all others.
+        column.type_oid = numbers.relation(column.type_oid).unwrap_or(column.type_oid);
+    }
+    Ok(SqlView { id, schema, uses, sql, materialized, columns, ..view.clone() })
 }
 
 /// Checks that the rows of a table of another store mean the same in a table of this one. The table may have more

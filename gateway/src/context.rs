@@ -12,7 +12,7 @@ use crate::{
     context::introspection::{NoObjects, SessionObjects},
     instance::Instance,
     lock::Mutex,
-    lookup,
+    lookup::{self, enum_names::EnumNames},
     notifications::{Ear, SharedPending},
     pg::{
         cancel_flag::CancelFlag,
@@ -291,6 +291,11 @@ impl StatementContext {
     /// The table or view with this OID, and its schema.
     pub fn numbered(&self, number: u32) -> Option<(Schema, Relation<'_>)> {
         lookup::numbered(&self.snapshot, self.tenant.as_ref(), number)
+    }
+
+    /// What names of enumerated types mean.
+    pub(crate) fn enum_names(&self) -> EnumNames<'_> {
+        EnumNames { snapshot: &self.snapshot, tenant: self.tenant.as_ref(), path: &self.path }
     }
 
     /// The table with this id in the database.

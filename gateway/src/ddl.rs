@@ -12,6 +12,7 @@ mod comment;
 mod database;
 mod database_copy;
 mod dry_run;
+mod enum_type;
 mod erasure;
 mod foreign;
 mod import;
@@ -62,6 +63,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::CreateProto(_) => "CREATE PROTO DESCRIPTOR",
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
         Definition::Schema(said) => schema::tag(said),
+        Definition::Type(said) => enum_type::tag(said),
         Definition::CreateServer(_) => "CREATE SERVER",
         Definition::DropServers(_) => "DROP SERVER",
         Definition::ImportForeignSchema(_) => "IMPORT FOREIGN SCHEMA",
@@ -119,6 +121,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::CreateProto(_)
         | Definition::DropProtos { .. }
         | Definition::Schema(_)
+        | Definition::Type(_)
         | Definition::Comment(_) => defines_tables(session),
         // Who may change which rights, those rights say.
         Definition::Rights(_) => true,
@@ -179,6 +182,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::CreateProto(create) => proto::create(session, create).await,
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
         Definition::Schema(said) => schema::execute(session, said).await,
+        Definition::Type(said) => enum_type::execute(session, said).await,
         Definition::CreateServer(create) => server::create(session, create).await,
         Definition::DropServers(drop) => server::drop(session, drop).await,
         Definition::ImportForeignSchema(said) => import::import(session, said).await,

@@ -232,7 +232,7 @@ impl Load {
         let value = read(no_zero(text)?, column.kind, self.target.input.input())?;
         match column.message() {
             Some(message) => as_read(message, value),
-            None => Ok(value),
+            None => column.check_label(value),
         }
     }
 
@@ -263,7 +263,7 @@ impl Load {
         let value = value.fit(kind)?.into_owned();
         match column.message() {
             Some(message) => as_read(message, value),
-            None => Ok(value),
+            None => column.check_label(value),
         }
     }
 

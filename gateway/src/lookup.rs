@@ -3,11 +3,13 @@
 //! [`find`] is the only lookup of users' tables and views by name; DataFusion's lookups follow the same path
 //! ([`schemas`](crate::query::schemas)).
 
+pub(crate) mod enum_names;
+
 use crate::{
     pg::names::{RelationName, Schema, SearchPath},
     system_relations,
 };
-use keyspan_catalog::{Relation, Sequence, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
+use keyspan_catalog::{EnumType, Relation, Sequence, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
 use std::sync::Arc;
 
 /// The table or view of a name; `None` for what there is not, and for a relation of the system.
@@ -77,6 +79,24 @@ pub fn sequence<'a>(
         Schema::Public | Schema::Own(_) => {
             snapshot.sequence_within(tenant, schema_oid(snapshot, tenant, schema)?, name)
         }
+        _ => None,
+    };
+    match &name.schema {
+        Some(schema) => look(schema),
+        None => path.lookup().find_map(|schema| look(&schema)),
+    }
+}
+
+/// The enumerated type of a name among the tenant's own, along the path.
+pub fn enum_type<'a>(
+    snapshot: &'a Snapshot,
+    tenant: Option<&TenantId>,
+    path: &SearchPath,
+    name: &RelationName,
+) -> Option<&'a Arc<EnumType>> {
+    let own = snapshot.private_of(tenant)?;
+    let look = |schema: &Schema| match schema {
+        Schema::Public | Schema::Own(_) => own.enum_within(schema_oid(snapshot, tenant, schema)?, &name.name),
         _ => None,
     };
     match &name.schema {

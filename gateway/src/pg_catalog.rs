@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod columns;
 pub mod comments;
 pub mod create;
+mod enum_types;
 mod extension;
 pub mod functions;
 mod heat;
@@ -76,8 +77,13 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
     (PG_CATALOG, "pg_db_role_setting", &[cluster::setting_defaults]),
     (PG_CATALOG, "pg_default_acl", &[rights::defaults]),
-    (PG_CATALOG, "pg_depend", &[objects::dependencies, views::dependency_rows, extension::dependencies]),
+    (
+        PG_CATALOG,
+        "pg_depend",
+        &[objects::dependencies, views::dependency_rows, extension::dependencies, enum_types::dependency_rows],
+    ),
     (PG_CATALOG, "pg_description", &[comments::descriptions]),
+    (PG_CATALOG, "pg_enum", &[enum_types::label_rows]),
     (PG_CATALOG, "pg_extension", &[extension::extensions]),
     (PG_CATALOG, "pg_foreign_data_wrapper", &[servers::wrappers]),
     (PG_CATALOG, "pg_foreign_server", &[servers::servers]),
@@ -118,7 +124,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_tablespace", &[cluster::tablespaces]),
     (PG_CATALOG, "pg_timezone_abbrevs", &[time_zones::abbreviations]),
     (PG_CATALOG, "pg_timezone_names", &[time_zones::names]),
-    (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows]),
+    (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows, enum_types::type_rows]),
     (PG_CATALOG, "pg_user", &[cluster::users]),
     (PG_CATALOG, "pg_views", &[views::definitions]),
     (INFORMATION_SCHEMA, "applicable_roles", &[rights::applicable_roles]),

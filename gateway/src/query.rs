@@ -225,7 +225,8 @@ impl Query {
             _ => false,
         };
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
-            let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw);
+            let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw)
+                || crate::pg::types::enums::of(settled) != crate::pg::types::enums::of(raw);
             if named || differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
         });
         crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
@@ -379,6 +380,7 @@ pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Res
 }
 
 async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
+    StatementContext::within(context.state().config().options())?.enum_names().resolve(&mut query);
     passes::run(&mut query, &columns_of(context)).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let names = crate::pg::plan::outer_names::Names::of(&query);

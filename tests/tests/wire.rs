@@ -25,6 +25,7 @@ mod wire {
     pub mod described;
     pub mod documents;
     pub mod dump;
+    pub mod enums;
     pub mod erasures;
     pub mod explain_formats;
     pub mod files;

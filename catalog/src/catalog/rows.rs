@@ -13,6 +13,7 @@
 //! private_view#alto#16394   a SqlView of the tenant's own
 //! proto#16395         a ProtoDescriptor of the operator's
 //! private_schema#alto#16397   a Schema of the tenant's own
+//! private_enum#alto#16398   an EnumType of the tenant's own
 //! private_proto#alto#16396   a ProtoDescriptor of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or a schema, in the tenant's database
@@ -25,10 +26,11 @@
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::snapshot::format::{FIRST_FORMAT, MATERIALIZED_FORMAT};
+use crate::snapshot::format::{ENUM_TYPES_FORMAT, FIRST_FORMAT};
 use crate::{
-    DropCertificate, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor, RemoteTable, Result,
-    Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId, rights::DefaultRights,
+    DropCertificate, EnumType, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor,
+    RemoteTable, Result, Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId,
+    rights::DefaultRights,
 };
 use bytes::Bytes;
 use keyspan_storage::{Family, FamilyName, GcRule, Mutation, Row, RowKey, RowMutation, TableName, TableSchema, Write};
@@ -40,7 +42,7 @@ use std::{
 };
 
 /// The latest format that is read; [`Snapshot::format`] says which is written.
-const FORMAT: u32 = MATERIALIZED_FORMAT;
+const FORMAT: u32 = ENUM_TYPES_FORMAT;
 const FAMILY: &str = "c";
 
 /// The version row.
@@ -142,6 +144,10 @@ fn private_schema_key(tenant: &TenantId, id: u32) -> RowKey {
 
 fn private_proto_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_proto#{tenant}#{id}"))
+}
+
+fn private_enum_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_enum#{tenant}#{id}"))
 }
 
 pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
@@ -267,6 +273,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.views, &new.views, |id| private_view_key(tenant, *id), writes);
         maps(&old.protos, &new.protos, |id| private_proto_key(tenant, *id), writes);
         maps(&old.schemas, &new.schemas, |id| private_schema_key(tenant, *id), writes);
+        maps(&old.enum_types, &new.enum_types, |id| private_enum_key(tenant, *id), writes);
         maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
         maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
         maps(&old.erasures, &new.erasures, |number| private_erasure_key(tenant, *number), writes);
@@ -350,6 +357,11 @@ impl Loaded {
                 let schema: Schema = decode(row)?;
                 let private = self.private::<u32>(row, of)?.0;
                 private.schemas.insert(schema.id, Arc::new(schema));
+            }
+            ("private_enum", of) => {
+                let found: EnumType = decode(row)?;
+                let private = self.private::<u32>(row, of)?.0;
+                private.enum_types.insert(found.id, Arc::new(found));
             }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;

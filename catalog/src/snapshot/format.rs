@@ -10,10 +10,15 @@ pub(crate) const REVERSED_KEYS_FORMAT: u32 = 2;
 /// The format of one with materialized views: a program before them would delete their rows as those of no table.
 pub(crate) const MATERIALIZED_FORMAT: u32 = 3;
 
+/// The format of one with enumerated types: a program before them would let a column of one have any text.
+pub(crate) const ENUM_TYPES_FORMAT: u32 = 4;
+
 impl Snapshot {
     /// Raises the format to the least that has all that is in the catalog.
     pub(super) fn raise_format(&mut self) {
-        if self.format < MATERIALIZED_FORMAT && self.has_materialized_views() {
+        if self.format < ENUM_TYPES_FORMAT && self.private.values().any(|private| !private.enum_types.is_empty()) {
+            self.format = ENUM_TYPES_FORMAT;
+        } else if self.format < MATERIALIZED_FORMAT && self.has_materialized_views() {
             self.format = MATERIALIZED_FORMAT;
         } else if self.format < REVERSED_KEYS_FORMAT && self.has_reversed_keys() {
             self.format = REVERSED_KEYS_FORMAT;

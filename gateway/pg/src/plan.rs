@@ -9,6 +9,7 @@ pub mod common_times;
 pub mod comparable;
 pub mod documents;
 pub(crate) mod each_expr;
+pub mod enums;
 pub mod having_first;
 pub mod interval_order;
 pub mod json_paths;

@@ -15,6 +15,7 @@ use pgwire::api::Type;
 use std::{collections::HashMap, sync::Arc};
 use tokio_postgres::types::Kind;
 
+pub mod enums;
 mod scalar;
 
 pub use scalar::{scalar_of_value, value_of_scalar};
@@ -175,6 +176,7 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
             return Some(SqlType::Char(length));
         }
         return match (name.as_str(), length) {
+            (name, _) if enums::is_name(name) => Some(SqlType::Text),
             ("uuid", _) => Some(SqlType::Uuid),
             ("json", _) => Some(SqlType::Json),
             ("jsonb", _) => Some(SqlType::Jsonb),
@@ -285,6 +287,7 @@ pub fn pg_type(field: &Field) -> Type {
         Some("oid") => return Type::OID,
         Some("oidvector") if matches!(data, DataType::List(_)) => return Type::OID_VECTOR,
         Some("int2vector") if matches!(data, DataType::List(_)) => return Type::INT2_VECTOR,
+        Some(name) if enums::is_name(name) => return enums::of(field).map_or(Type::TEXT, |of| enums::pg_type(&of)),
         Some(name) if name.starts_with("character varying") => return Type::VARCHAR,
         Some(name) if name.starts_with("character(") => return Type::BPCHAR,
         _ => {}

@@ -15,7 +15,7 @@ use crate::{
     schema::set_schema,
     sequence, server,
     tokens::TokenReader,
-    type_name::parse_type,
+    type_name::parse_column_type,
 };
 use datafusion::sql::sqlparser::{
     ast::Expr,
@@ -61,7 +61,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "temporary",
     "text",
     "trigger",
-    "type",
     "unique",
     "unlogged",
 ];
@@ -312,12 +311,12 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         "smallserial" | "serial2" => Some(SqlType::Int2),
         _ => None,
     };
-    let kind = match serial {
+    let (kind, enumerated) = match serial {
         Some(kind) => {
             tokens.advance();
-            kind
+            (kind, None)
         }
-        None => parse_type(tokens)?,
+        None => parse_column_type(tokens)?,
     };
     let (mut default, mut protobuf) = (serial.map(|_| DefaultClause::Serial), None);
     let mut cells: Option<CellsClause> = None;
@@ -379,7 +378,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         let message = format!("ENCODING of column \"{name}\", which is PROTOBUF");
         return Err(SqlError::syntax(message));
     }
-    Ok((ColumnClause { name, kind, not_null, default, protobuf, cells }, key))
+    Ok((ColumnClause { name, kind, enumerated, not_null, default, protobuf, cells }, key))
 }
 
 /// Parses an expression that ends before `NOT NULL`.
@@ -564,7 +563,12 @@ fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     tokens.words("column");
     let column = tokens.name()?;
     if tokens.words("set data type") || tokens.words("type") {
-        let kind = parse_type(tokens)?;
+        let (kind, enumerated) = parse_column_type(tokens)?;
+        if let Some(name) = enumerated {
+            let what = format!("ALTER COLUMN … TYPE {name}");
+            return Err(SqlError::unsupported(what)
+                .with_hint("Add a column of the type, UPDATE it from this one, then drop this one."));
+        }
         if tokens.words("using") {
             return Err(SqlError::unsupported("ALTER COLUMN … TYPE … USING"));
         }

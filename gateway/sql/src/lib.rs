@@ -35,6 +35,7 @@ mod proto;
 // Definitions.
 mod comment;
 mod definition;
+mod enum_type;
 pub mod grant;
 pub mod names;
 mod role;

@@ -14,8 +14,8 @@ mod tests;
 
 use crate::{
     ast::{Statement, WithPart},
-    comment, copy, cursor, definition, describe, explain, grant, listen, maintenance, merge, prepared, proto, role,
-    schema, select_into, sequence, server, settings,
+    comment, copy, cursor, definition, describe, enum_type, explain, grant, listen, maintenance, merge, prepared,
+    proto, role, schema, select_into, sequence, server, settings,
     tokens::TokenReader,
     transaction, view, write,
 };
@@ -144,6 +144,9 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "schema") => return schema::parse_create(tokens),
         ("alter", "schema") => schema::parse_alter(tokens),
         ("drop", "schema") => schema::parse_drop(tokens),
+        ("create", "type") => enum_type::parse_create(tokens),
+        ("alter", "type") => enum_type::parse_alter(tokens),
+        ("drop", "type") => enum_type::parse_drop(tokens),
         ("create", "sequence") => sequence::parse_create_sequence(tokens),
         ("drop", "sequence") => sequence::parse_drop_sequence(tokens),
         ("create", "proto") => proto::parse_create_proto(tokens),

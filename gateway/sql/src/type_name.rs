@@ -14,31 +14,41 @@ use keyspan_catalog::{
 };
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
+    ident,
+    names::RelationName,
     types::type_name,
 };
 
 /// The most characters of a `varchar(n)`: PostgreSQL's limit.
 const VARCHAR_MAX: u64 = 10_485_760;
 
-/// Parses the type of a column.
+/// Parses the type of a column: the catalog's; or text, and the name of a type that is none of PostgreSQL's.
 ///
 /// # Errors
-/// 42601, and those of [`sql_type`].
-pub(crate) fn parse_type(tokens: &mut TokenReader<'_>) -> Result<SqlType> {
+/// 42601, and those of [`sql_type`] but for a type that does not exist.
+pub(crate) fn parse_column_type(tokens: &mut TokenReader<'_>) -> Result<(SqlType, Option<RelationName>)> {
     if !matches!(tokens.peek(), Some(Token::Word(_))) {
         return Err(tokens.syntax_error());
     }
     let parsed = tokens.parse_with(|parser| parser.parse_data_type())?;
-    let kind = sql_type(&parsed)?;
+    let kind = match sql_type(&parsed) {
+        Err(error) if error.state == SqlState::UNDEFINED_OBJECT => {
+            let DataType::Custom(name, _) = &parsed else { return Err(error) };
+            let parts: Option<Vec<String>> = name.0.iter().map(|part| part.as_ident().map(ident::fold)).collect();
+            let name = tokens.relation(&parts.ok_or(error)?)?;
+            return Ok((SqlType::Text, Some(name)));
+        }
+        kind => kind?,
+    };
     // `integer ARRAY`, `integer ARRAY[3]`
     if !tokens.words("array") {
-        return Ok(kind);
+        return Ok((kind, None));
     }
     if tokens.token(&Token::LBracket) {
         tokens.advance();
         tokens.expect_token(&Token::RBracket)?;
     }
-    array(kind)
+    Ok((array(kind)?, None))
 }
 
 /// The catalog's type for PostgreSQL's name.

@@ -68,7 +68,16 @@ impl Remake {
         let id = table.next_column_id;
         table.next_column_id += 1;
         let place = ColumnPlace::Key(0);
-        let column = Column { id, name: name.to_owned(), kind, not_null: true, place, default, identity: None };
+        let column = Column {
+            id,
+            name: name.to_owned(),
+            kind,
+            not_null: true,
+            place,
+            default,
+            identity: None,
+            enumerated: None,
+        };
         table.columns.insert(0, column);
         self
     }
@@ -80,7 +89,8 @@ impl Remake {
         table.next_column_id += 1;
         let place = ColumnPlace::Cell { family, qualifier: name.to_owned(), encoding: Encoding::default() };
         let name = name.to_owned();
-        table.columns.push(Column { id, name, kind, not_null: false, place, default: None, identity: None });
+        let (default, identity, enumerated) = (None, None, None);
+        table.columns.push(Column { id, name, kind, not_null: false, place, default, identity, enumerated });
         Some(self)
     }
 

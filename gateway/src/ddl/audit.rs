@@ -2,7 +2,7 @@
 //! it was made or refused. Texts of definitions are left out, since defaults, checks and views may hold values.
 
 use super::tag;
-use crate::sql::ast::schema::SchemaChange;
+use crate::sql::ast::{enum_type::TypeChange, schema::SchemaChange};
 use crate::{
     audit::Event,
     pg::error::SqlError,
@@ -47,8 +47,17 @@ fn of(event: Event, definition: &Definition) -> Event {
             event.names("objects", drop.names.iter().map(ToString::to_string))
         }
         Definition::Comment(comment) => match &comment.on {
-            Commented::Table(name) | Commented::View(_, name) | Commented::Column(name, _) => one(event, name),
+            Commented::Table(name) | Commented::View(_, name) | Commented::Column(name, _) | Commented::Type(name) => {
+                one(event, name)
+            }
             Commented::Database(name) | Commented::Schema(name) => one(event, name),
+        },
+        Definition::Type(change) => match change {
+            TypeChange::Create { name, .. }
+            | TypeChange::AddLabel { name, .. }
+            | TypeChange::Rename { name, .. }
+            | TypeChange::Move { name, .. } => one(event, name),
+            TypeChange::Drop { names, .. } => event.names("objects", names.iter().map(ToString::to_string)),
         },
         Definition::Schema(change) => match change {
             SchemaChange::Create { name, owner, .. } => {
@@ -108,7 +117,8 @@ fn of_rights(event: Event, change: &RightsChange) -> Event {
                 Owned::Table(name, _)
                 | Owned::View(name, _)
                 | Owned::Materialized(name, _)
-                | Owned::Sequence(name, _) => name.to_string(),
+                | Owned::Sequence(name, _)
+                | Owned::Type(name) => name.to_string(),
                 Owned::Database(name) | Owned::Schema(name) => name.clone(),
             };
             event.names("objects", [name]).names("roles", [role_name(to)])

@@ -9,10 +9,11 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::{
-    ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
+    ColumnPlace, EnumType, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
     rights::PUBLIC_SCHEMA,
     table::{ColumnDefault, DefaultValue, Identity},
 };
+use std::sync::Arc;
 
 /// A column with a sequence of its own.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ pub(super) struct ColumnClauses {
     defaults: Vec<(String, ColumnDefault)>,
     own: Vec<WithSequence>,
     checks: Vec<(Option<String>, String, Vec<String>)>,
+    enumerated: Vec<(String, Arc<EnumType>)>,
 }
 
 impl ColumnClauses {
@@ -62,6 +64,8 @@ impl ColumnClauses {
         checks: &[CheckClause],
         draft: &Table,
     ) -> Result<()> {
+        self.enumerated = super::enum_type::of_columns(session, columns)?;
+        let draft = &with_types(draft.clone(), &self.enumerated);
         for column in columns {
             match &column.default {
                 None => {}
@@ -114,6 +118,7 @@ impl ColumnClauses {
             default: None,
             protobuf: None,
             cells: None,
+            enumerated: None,
         };
         Ok(Self { own: vec![with_sequence(&clause, Some(identity), sequence)], ..Self::default() })
     }
@@ -124,7 +129,8 @@ impl ColumnClauses {
     }
 
     /// The table with all of it but for sequences.
-    pub(super) fn put_values(&self, mut table: Table) -> keyspan_catalog::Result<Table> {
+    pub(super) fn put_values(&self, table: Table) -> keyspan_catalog::Result<Table> {
+        let mut table = with_types(table, &self.enumerated);
         for (column, default) in &self.defaults {
             table = table.set_default(column, Some(default.clone()))?;
         }
@@ -150,6 +156,15 @@ impl ColumnClauses {
         let first = table.id.0 + 1;
         with_sequences(table, &self.own, first, snapshot, tenant)
     }
+}
+
+/// The table with columns of enumerated types.
+fn with_types(mut table: Table, types: &[(String, Arc<EnumType>)]) -> Table {
+    for column in &mut table.columns {
+        let of = types.iter().find(|(name, _)| *name == column.name);
+        column.enumerated = of.map(|(_, of)| of.clone()).or(column.enumerated.take());
+    }
+    table
 }
 
 /// A condition as SQL, without brackets around all of it: dumps write `CHECK ((a > 0))`, and would add a pair each

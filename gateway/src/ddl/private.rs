@@ -298,6 +298,7 @@ pub(super) fn owned_by(maker: Option<u32>, mut edits: Vec<PrivateEdit>) -> Vec<P
         PrivateEdit::CreateSequence(sequence) => Some(sequence.id),
         PrivateEdit::CreateView(view) => Some(view.id),
         PrivateEdit::CreateProto(descriptor) => Some(descriptor.id),
+        PrivateEdit::CreateEnum(of) => Some(of.id),
         _ => None,
     });
     let owned: Vec<_> = made.map(|oid| PrivateEdit::Own(oid, role)).collect();

@@ -51,6 +51,7 @@ pub(super) async fn change(session: &mut Session, change: &RightsChange) -> Resu
         RightsChange::Owner(Owned::Sequence(name, if_exists), to) => {
             relation_owner(session, name, *if_exists, to, "sequence").await
         }
+        RightsChange::Owner(Owned::Type(name), to) => type_owner(session, name, to).await,
         RightsChange::Reassign(roles, to) => reassign(session, roles, to).await,
     }
 }
@@ -69,6 +70,7 @@ pub(super) fn tag(change: &RightsChange) -> &'static str {
         RightsChange::Owner(Owned::Sequence(..), _) => "ALTER SEQUENCE",
         RightsChange::Owner(Owned::Database(_), _) => "ALTER DATABASE",
         RightsChange::Owner(Owned::Schema(_), _) => "ALTER SCHEMA",
+        RightsChange::Owner(Owned::Type(_), _) => "ALTER TYPE",
         RightsChange::Reassign(..) => "REASSIGN OWNED",
     }
 }
@@ -341,6 +343,21 @@ async fn relation_owner(
         }
         Ok(vec![PrivateEdit::SetOwner(with_sequences(snapshot, &tenant, oid), owner)])
     };
+    private::change(session, edit).await
+}
+
+async fn type_owner(session: &mut Session, name: &RelationName, to: &RoleSpec) -> Result<()> {
+    let tenant = tenant_of(session, "OWNER TO")?;
+    let snapshot = session.catalog_snapshot();
+    let of = super::enum_type::found(session, name)?;
+    let owner = role_oid(session, &snapshot, to)?;
+    check_role(&snapshot, owner)?;
+    if snapshot.owner_of(Some(&tenant), of.id) == owner {
+        return Ok(());
+    }
+    session.check_owner(of.id, false)?;
+    check_new_owner(session, &tenant, owner, of.schema)?;
+    let edit = |_: &Snapshot| Ok(vec![PrivateEdit::SetOwner(BTreeSet::from([of.id]), owner)]);
     private::change(session, edit).await
 }
 

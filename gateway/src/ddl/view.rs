@@ -84,7 +84,9 @@ pub(super) async fn create(session: &mut Session, create: &CreateView) -> Result
 pub(crate) async fn drafted(session: &Session, view: &View, create: &CreateView) -> Result<SqlView> {
     let database = session.identity.database.clone();
     let mut query = ast::Statement::Query(create.query.clone());
-    session.query(view.clone())?.write_out(&mut query).await?;
+    let planner = session.query(view.clone())?;
+    planner.write_out(&mut query).await?;
+    planner.statement_context().enum_names().bind(&mut query);
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     Ok(SqlView {

@@ -43,7 +43,9 @@ pub(crate) fn assign_scalar(
         _ => mismatch(column, from),
     })?;
     let mismatch = || mismatch(column, from);
-    let Some(message) = column.message() else { return cast(value, from, column.kind, (&mismatch, input)) };
+    let Some(message) = column.message() else {
+        return column.check_label(cast(value, from, column.kind, (&mismatch, input))?);
+    };
     // The bytes of a message, which stay as they are.
     if let Value::Bytes(bytes) = &value {
         message.check(bytes)?;
@@ -265,6 +267,7 @@ mod tests {
             place: Place::Key(0),
             default: None,
             identity: None,
+            enumerated: None,
         };
         let array = value.to_array().unwrap();
         let shown = match assign(&array, 0, &column, Input::initial()) {

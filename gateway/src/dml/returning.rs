@@ -162,7 +162,10 @@ fn refuse_aggregates(target: &Target) -> Result<()> {
 }
 
 fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
-    let field = |column: &super::target::TargetColumn| types::field_of(&column.name, column.kind, !column.not_null);
+    let field = |column: &super::target::TargetColumn| match &column.enumerated {
+        Some(of) => types::enums::field(&column.name, of, !column.not_null),
+        None => types::field_of(&column.name, column.kind, !column.not_null),
+    };
     let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
     let array = |(at, column): (usize, &super::target::TargetColumn)| -> Result<ArrayRef> {
         if rows.is_empty() {

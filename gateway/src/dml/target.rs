@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::Span,
 };
 use keyspan_catalog::{
-    ColumnPlace, Encoding, KeySchema, ProtoMessage, SqlType, Table, Value, mapping,
+    ColumnPlace, Encoding, EnumType, KeySchema, ProtoMessage, SqlType, Table, Value, mapping,
     table::{ColumnDefault, Identity, MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
 };
 use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_column};
@@ -58,6 +58,8 @@ pub(crate) struct TargetColumn {
     pub(crate) place: Place,
     pub(crate) default: Option<ColumnDefault>,
     pub(crate) identity: Option<Identity>,
+    /// The enumerated type of its texts.
+    pub(crate) enumerated: Option<Arc<EnumType>>,
 }
 
 /// Where a column's values go.
@@ -104,6 +106,7 @@ impl Target {
             place: Place::Key(0),
             default: None,
             identity: None,
+            enumerated: None,
         });
         let columns = table.columns.iter().map(|column| {
             let place = match &column.place {
@@ -122,8 +125,8 @@ impl Target {
             };
             let in_key = matches!(place, Place::Key(_));
             let (name, kind) = (column.name.clone(), column.kind);
-            let (default, identity) = (column.default.clone(), column.identity);
-            TargetColumn { name, kind, not_null: column.not_null || in_key, place, default, identity }
+            let (default, identity, enumerated) = (column.default.clone(), column.identity, column.enumerated.clone());
+            TargetColumn { name, kind, not_null: column.not_null || in_key, place, default, identity, enumerated }
         });
         let columns = tenant.into_iter().chain(columns).collect();
         let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
@@ -134,6 +137,7 @@ impl Target {
             place: Place::Key(0),
             default: None,
             identity: None,
+            enumerated: None,
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
         let input = view.input.clone();
@@ -280,6 +284,17 @@ pub(crate) fn marker() -> Mutation {
 }
 
 impl TargetColumn {
+    /// A value of it, if it may be one: text that is to be a label of its type.
+    ///
+    /// # Errors
+    /// 22P02.
+    pub(crate) fn check_label(&self, value: Value) -> Result<Value> {
+        if let (Some(of), Value::Text(text)) = (&self.enumerated, &value) {
+            of.check(text)?;
+        }
+        Ok(value)
+    }
+
     /// Its default as an expression.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::{
     returning::Returned,
     rows, select,
     set::Assignment,
-    target::{Place, Target, marker},
+    target::{Place, Target, TargetColumn, marker},
     update_delete::set_columns,
 };
 use crate::pg::syntax::build::select_from;
@@ -27,7 +27,7 @@ use datafusion::{
     sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, SetExpr, TableWithJoins, Value as Literal},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{SqlType, Value};
+use keyspan_catalog::Value;
 use keyspan_storage::RowKey;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -299,7 +299,7 @@ impl Upsert<'_> {
                     .values
                     .iter()
                     .zip(columns)
-                    .map(|(value, column)| literal(column.shown(value)?.as_ref(), column.kind));
+                    .map(|(value, column)| literal(column.shown(value)?.as_ref(), column));
                 Ok(ast::Parens::with_empty_span(cells.collect::<Result<_>>()?))
             };
             values.rows = conflicting.iter().map(row).collect::<Result<_>>()?;
@@ -318,7 +318,7 @@ impl Upsert<'_> {
         for row in conflicting {
             let mut point: Option<Expr> = None;
             for (key, value) in keys.iter().zip(&row.parts) {
-                let part = equal(select::column(name, &key.name), literal(value, key.kind)?);
+                let part = equal(select::column(name, &key.name), literal(value, key)?);
                 point = Some(and(point, part));
             }
             points = match (points, point) {
@@ -345,12 +345,12 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 }
 
 /// A value as an expression of its type.
-fn literal(value: &Value, kind: SqlType) -> Result<Expr> {
+fn literal(value: &Value, column: &TargetColumn) -> Result<Expr> {
     let literal = match value {
         Value::Null => Literal::Null,
-        value => Literal::SingleQuotedString(value.to_text(kind)),
+        value => Literal::SingleQuotedString(value.to_text(column.kind)),
     };
-    select::cast(select::value(literal), kind)
+    select::cast_to(select::value(literal), column)
 }
 
 fn parse_from(from: &str) -> Result<TableWithJoins> {

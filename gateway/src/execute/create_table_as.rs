@@ -118,7 +118,7 @@ async fn create_and_fill(
         _ => reserve(session).await?,
     };
     let made = async {
-        let mut table = Table::define_private(TableId(number), &definition)?;
+        let mut table = with_types(Table::define_private(TableId(number), &definition)?, &columns);
         table.schema = schema_oid(&view.snapshot, &owner, &place)?;
         let table = Arc::new(table);
         make(session, view, (&place, &table), create.with_data.then_some((query, plan))).await
@@ -238,6 +238,14 @@ pub(super) fn definition(name: &str, given: &[String], columns: &datatypes::Sche
         options: Vec::new(),
         remote: None,
     })
+}
+
+/// Gives the columns of a new table the enumerated types of the fields that they are made of.
+pub(super) fn with_types(mut table: Table, columns: &datatypes::Schema) -> Table {
+    for (column, field) in table.columns.iter_mut().zip(columns.fields()) {
+        column.enumerated = types::enums::of(field).map(Arc::new);
+    }
+    table
 }
 
 /// The type of a column for values of a field; text for a field that is only ever NULL.

@@ -11,7 +11,7 @@
 //! refreshes of a view outside of transactions wait for each other; of those in transactions the one that commits later
 //! fails with 40001, since it may have read an older state.
 
-use super::create_table_as::{definition, fill, reserve, settle};
+use super::create_table_as::{definition, fill, reserve, settle, with_types};
 use crate::{
     ddl::{
         private::{change, is_there, schema_oid, tenant, without_storage_parameters},
@@ -72,7 +72,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateMaterialized) -
     let (reserved, number) = reserve(session).await?;
     let made = async {
         draft.id = number;
-        draft.materialized = Some(Box::new(Table::define_private(TableId(number), &definition)?));
+        draft.materialized = Some(Box::new(with_types(Table::define_private(TableId(number), &definition)?, &columns)));
         let source = create.with_data.then_some((&query, plan));
         make(session, view, draft, source, |filled| PrivateEdit::CreateView(Box::new(filled))).await
     };

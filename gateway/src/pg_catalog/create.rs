@@ -133,12 +133,20 @@ fn column_clause(table: &Table, column: &Column, statement: &StatementContext) -
     }
     let kind = match column.message() {
         Some(message) => format!("bytea PROTOBUF '{}'", message.sql_name().replace('\'', "''")),
-        None => column.kind.to_string(),
+        None => kind_text(column, statement),
     };
     let default = objects::default_text(column, statement);
     let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
     let not_null = if column.not_null && !in_key { " NOT NULL" } else { "" };
     format!("{name} {kind}{default}{not_null}{}", cells_clause(table, column))
+}
+
+/// The name of a column's type.
+fn kind_text(column: &Column, statement: &StatementContext) -> String {
+    match &column.enumerated {
+        Some(of) => statement.enum_names().type_name(of),
+        None => column.kind.to_string(),
+    }
 }
 
 /// ` QUALIFIER 'fan-rpm' ENCODING text`, where the column's name and its family do not say so.
@@ -289,9 +297,12 @@ fn described(table: &Table, column: &Column, statement: &StatementContext) -> Te
             key_row(column.name.clone(), column.kind, part + 1 + usize::from(statement.operator), order)
         }
         ColumnPlace::Cell { .. } | ColumnPlace::Open { .. } => {
-            row(&column.name, column.kind.to_string(), !column.not_null)
+            row(&column.name, kind_text(column, statement), !column.not_null)
         }
     };
+    if column.enumerated.is_some() {
+        described[1] = Some(kind_text(column, statement));
+    }
     described[4] = tables::default_or_identity(column, statement);
     if let ColumnPlace::Cell { family, encoding, .. } | ColumnPlace::Open { family, encoding } = &column.place
         && !table.is_private()

@@ -1,7 +1,7 @@
 //! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`,
 //! `pg_get_indexdef()` and the like.
 
-use super::{cluster, objects, procs, views};
+use super::{cluster, enum_types, objects, procs, views};
 use crate::{
     context::StatementContext,
     pg::{
@@ -320,6 +320,9 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
         return "-".to_owned();
     }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
+        if let Some(of) = enum_types::of_oid(statement, number) {
+            return statement.enum_names().type_name(of);
+        }
         let table = objects::table_of_oid(statement, number);
         let name = table.map(|table| &table.name).or_else(|| views::of_oid(statement, number).map(|view| &view.name));
         return name.map_or_else(|| "???".to_owned(), |name| quote_ident(name));
@@ -450,17 +453,17 @@ fn casts() -> Vec<RowFunction> {
             let missing = || sql_error(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"));
             Ok(ScalarValue::UInt32(Some(found.ok_or_else(missing)?)))
         }),
-        oids("regtype_oid", |values, _| {
+        oids("regtype_oid", |values, statement| {
             let Some(name) = text_of(&values[0]) else { return Ok(ScalarValue::UInt32(None)) };
             let missing = || sql_error(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
-            Ok(ScalarValue::UInt32(Some(type_oid(&name).ok_or_else(missing)?)))
+            Ok(ScalarValue::UInt32(Some(type_oid(&name, statement).ok_or_else(missing)?)))
         }),
         texts("regtype_text", |values, statement| {
             Ok(optional(
                 oid(&values[0]).map(|number| if number == 0 { "-".into() } else { format_type(statement, number, -1) }),
             ))
         }),
-        row_function("regtype_oids", 1..=1, list_of(DataType::UInt32), |values, _| {
+        row_function("regtype_oids", 1..=1, list_of(DataType::UInt32), |values, statement| {
             let Some(names) = text_of(&values[0]) else { return Ok(null_list(&DataType::UInt32)) };
             let names = match Value::parse(&names, SqlType::Array(ItemType::Text)) {
                 Ok(Value::Array(names)) => names,
@@ -469,7 +472,7 @@ fn casts() -> Vec<RowFunction> {
             };
             let missing = |name: &str| sql_error(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
             let number = |name: &Value| match name {
-                Value::Text(name) => type_oid(name).map(Some).ok_or_else(|| missing(name)),
+                Value::Text(name) => type_oid(name, statement).map(Some).ok_or_else(|| missing(name)),
                 _ => Ok(None),
             };
             let numbers =
@@ -490,7 +493,7 @@ fn casts() -> Vec<RowFunction> {
             Ok(ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8View)))
         }),
         texts("to_regtype", |values, statement| {
-            let found = text_of(&values[0]).and_then(|name| type_oid(&name));
+            let found = text_of(&values[0]).and_then(|name| type_oid(&name, statement));
             Ok(optional(found.map(|number| format_type(statement, number, -1))))
         }),
         oids("regnamespace_oid", |values, statement| {
@@ -534,7 +537,7 @@ fn unnamed(number: u32) -> String {
     if number == 0 { "-".to_owned() } else { number.to_string() }
 }
 
-fn type_oid(name: &str) -> Option<u32> {
+fn type_oid(name: &str, statement: &StatementContext) -> Option<u32> {
     let bare = name.trim().trim_matches('"').to_lowercase();
     let bare = bare.strip_prefix("pg_catalog.").unwrap_or(&bare);
     let internal = match bare {
@@ -553,10 +556,11 @@ fn type_oid(name: &str) -> Option<u32> {
         other => other,
     };
     if let Some(item) = internal.strip_suffix("[]") {
-        let item = type_oid(item)?.to_string();
+        let item = type_oid(item, statement)?.to_string();
         return objects::type_lines().find(|words| words[0] == item).and_then(|words| words[8].parse().ok());
     }
-    objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok())
+    let known = objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok());
+    known.or_else(|| enum_types::oid_of(statement, name.trim()))
 }
 
 /// Functions whose answer never differs here: there is nothing of their kind, or nothing that is hidden.

@@ -54,7 +54,9 @@ pub fn columns(statement: &StatementContext) -> Vec<Row> {
     let of_table = |table: &Arc<Table>| {
         let place = (statement.database.as_str(), schema_of(table, statement));
         let columns = objects::attributes(table, statement).into_iter().zip(1_i32..);
-        columns.map(|(column, number)| described((place.0, &place.1), table, &column, number)).collect::<Vec<_>>()
+        columns
+            .map(|(column, number)| described(statement, (place.0, &place.1), table, &column, number))
+            .collect::<Vec<_>>()
     };
     let usable = statement.tables().filter(|table| rights::is_usable(statement, table.id.0));
     usable.flat_map(of_table).collect()
@@ -165,9 +167,16 @@ fn listed(database: &str, schema: &str, name: &str, kind: &str, insertable: &str
     }
 }
 
-fn described((database, schema): (&str, &str), table: &Table, column: &Attribute, place: i32) -> Row {
+fn described(
+    statement: &StatementContext,
+    (database, schema): (&str, &str),
+    table: &Table,
+    column: &Attribute,
+    place: i32,
+) -> Row {
     let shown = types::type_name(column.kind.without_second_digits());
     let data_type = match column.kind {
+        _ if column.enumerated.is_some() => "USER-DEFINED".to_owned(),
         SqlType::Array(_) => "ARRAY".to_owned(),
         _ => shown.split('(').next().unwrap_or(&shown).to_owned(),
     };
@@ -190,6 +199,13 @@ fn described((database, schema): (&str, &str), table: &Table, column: &Attribute
         Identity::Always => "ALWAYS",
         Identity::ByDefault => "BY DEFAULT",
     });
+    let (udt_schema, udt_name) = match &column.enumerated {
+        Some(of) => {
+            let schema = statement.snapshot.schema_name(statement.tenant.as_ref(), of.schema);
+            (schema.unwrap_or_default().to_owned(), of.name.clone())
+        }
+        None => ("pg_catalog".to_owned(), types::pg_type_of(column.kind).name().to_owned()),
+    };
     let fraction = column.kind.second_digits().map(i32::from);
     row! {
         "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
@@ -198,7 +214,7 @@ fn described((database, schema): (&str, &str), table: &Table, column: &Attribute
         "is_nullable" => if column.not_null { "NO" } else { "YES" }, "data_type" => data_type,
         "character_maximum_length" => length, "numeric_precision" => precision, "numeric_precision_radix" => radix,
         "numeric_scale" => scale, "datetime_precision" => fraction, "udt_catalog" => database,
-        "udt_schema" => "pg_catalog", "udt_name" => types::pg_type_of(column.kind).name(), "dtd_identifier" => place.to_string(),
+        "udt_schema" => udt_schema, "udt_name" => udt_name, "dtd_identifier" => place.to_string(),
         "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" }, "is_generated" => "NEVER", "is_updatable" => "YES",
         "character_octet_length" => Cell::Null, "interval_precision" => Cell::Null, "maximum_cardinality" => Cell::Null,
     }

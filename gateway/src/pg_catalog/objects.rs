@@ -25,7 +25,7 @@ use crate::{
     system_relations::{self, Relation},
 };
 use keyspan_catalog::{
-    Column, DropCertificate, Erasure, PartOrder, Sequence, SqlType, Table, TenantId,
+    Column, DropCertificate, EnumType, Erasure, PartOrder, Sequence, SqlType, Table, TenantId,
     table::{Check, DefaultValue, Identity, TENANT_COLUMN},
     tenant::VERIFICATION,
 };
@@ -73,6 +73,8 @@ pub struct Attribute {
     pub default: Option<String>,
     /// Whether it is an identity.
     pub identity: Option<Identity>,
+    /// Its enumerated type.
+    pub enumerated: Option<Arc<EnumType>>,
 }
 
 /// A part of a primary key as SQL shows it.
@@ -96,6 +98,7 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
         not_null: true,
         default: None,
         identity: None,
+        enumerated: None,
     });
     let own = table.columns.iter().map(|column| Attribute {
         number: column.id + shift,
@@ -104,6 +107,7 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
         not_null: column.not_null || matches!(column.place, keyspan_catalog::ColumnPlace::Key(_)),
         default: default_text(column, statement),
         identity: column.identity,
+        enumerated: column.enumerated.clone(),
     });
     tenant.into_iter().chain(own).collect()
 }
@@ -111,6 +115,9 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
 /// The default of a column as an expression, with the sequence as it is called now; `None` for an identity column.
 pub fn default_text(column: &Column, statement: &StatementContext) -> Option<String> {
     let default = column.default.as_ref().filter(|_| column.identity.is_none())?;
+    if let (Some(of), DefaultValue::Constant(text)) = (&column.enumerated, &default.value) {
+        return Some(format!("'{}'::{}", text.replace('\'', "''"), statement.enum_names().type_name(of)));
+    }
     let DefaultValue::Next(oid) = default.value else { return Some(default.sql.clone()) };
     let name = name_of_relation(statement, oid);
     Some(name.map_or_else(|| default.sql.clone(), |name| format!("nextval('{}'::regclass)", name.replace('\'', "''"))))

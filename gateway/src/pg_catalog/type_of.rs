@@ -35,6 +35,9 @@ impl ScalarUDFImpl for TypeOf {
 
 /// A type's name without its length or digits.
 fn type_text(field: &Field) -> String {
+    if let Some(of) = types::enums::of(field) {
+        return crate::pg::ident::quote_ident(&of.name);
+    }
     match types::sql_type(field) {
         Some(SqlType::Array(item)) => format!("{}[]", bare(item.kind())),
         Some(kind) => bare(kind),

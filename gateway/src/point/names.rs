@@ -8,7 +8,7 @@ use crate::{
 };
 use arrow::datatypes::DataType;
 use datafusion::{logical_expr::Operator, scalar::ScalarValue};
-use keyspan_catalog::{Column, Relation, SqlType, Table, Value, table::OnBadKey};
+use keyspan_catalog::{Column, ColumnPlace, Relation, SqlType, Table, Value, table::OnBadKey};
 use keyspan_storage::RowSet;
 use std::sync::Arc;
 
@@ -115,7 +115,11 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         comments: _,
     } = found.as_ref();
     for column in columns {
-        let Column { id: _, name: _, kind: _, not_null: _, place: _, default: _, identity: _ } = column;
+        let Column { id: _, name: _, kind: _, not_null: _, place, default: _, identity: _, enumerated } = column;
+        // The order of labels is not that of keys.
+        if enumerated.is_some() && matches!(place, ColumnPlace::Key(_)) {
+            return None;
+        }
     }
     (*on_bad_key != OnBadKey::Null).then(|| found.clone())
 }

@@ -113,7 +113,7 @@ pub fn schema_of(table: &Table, operator: bool) -> SchemaRef {
     let tenant = operator.then(|| Field::new(TENANT_COLUMN, types::data_type(SqlType::Text), key_is_nullable(table)));
     let columns = table.columns.iter().map(|column| {
         let nullable = !matches!(column.place, ColumnPlace::Key(_)) || key_is_nullable(table);
-        types::field_of(&column.name, column.kind, nullable)
+        types::enums::field_of_column(column, nullable)
     });
     Arc::new(Schema::new(tenant.into_iter().chain(columns).collect::<Vec<_>>()))
 }

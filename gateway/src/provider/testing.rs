@@ -62,6 +62,7 @@ pub(super) fn table(
             place,
             default: None,
             identity: None,
+            enumerated: None,
         });
     }
     for (name, kind, family) in cells {
@@ -79,6 +80,7 @@ pub(super) fn table(
             place,
             default: None,
             identity: None,
+            enumerated: None,
         });
     }
     for (at, column) in columns.iter_mut().enumerate() {

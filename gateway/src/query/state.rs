@@ -84,6 +84,7 @@ fn make() -> SessionState {
         Arc::new(crate::pg::plan::lateral::Lateral),
         Arc::new(with_ties::WithTies),
         Arc::new(whole_rows::WholeRows),
+        Arc::new(crate::pg::plan::enums::Enums),
         comparable::comparable(),
         crate::pg::plan::common_times::common_times(),
         literals::untyped(),
@@ -141,7 +142,8 @@ fn make() -> SessionState {
         .chain(with_ties::function())
         .chain(regexps::functions())
         .chain(json_paths::functions())
-        .chain(documents::functions());
+        .chain(documents::functions())
+        .chain(crate::pg::plan::enums::functions());
     functions::replace(&mut state, of_rules);
     crate::pg_catalog::functions::register(&mut state);
     aggregates::register(&mut state);

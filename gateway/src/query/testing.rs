@@ -34,7 +34,16 @@ fn column(id: u16, name: &str, kind: SqlType, key: Option<usize>) -> Column {
             encoding: Encoding::Binary,
         },
     };
-    Column { id, name: name.into(), kind, not_null: key.is_some(), place, default: None, identity: None }
+    Column {
+        id,
+        name: name.into(),
+        kind,
+        not_null: key.is_some(),
+        place,
+        default: None,
+        identity: None,
+        enumerated: None,
+    }
 }
 
 /// A catalog with the table `flights`, the tenants `ua` and `aa`, and the roles `keyspan` and `ana` (of `ua`).

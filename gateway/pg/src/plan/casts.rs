@@ -48,7 +48,9 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
     let to = target.data_type();
     let named = target.metadata().get(TYPE_KEY).map_or("", String::as_str);
     let ours = match (from, to) {
-        (from, to) if is_text(from) && is_text(to) => has_length(named) || named.starts_with("json"),
+        (from, to) if is_text(from) && is_text(to) => {
+            has_length(named) || named.starts_with("json") || types::enums::is_name(named)
+        }
         (from, to) if is_text(from) => is_read(to),
         // Each item as one by itself.
         (DataType::List(from), DataType::List(_)) => {
@@ -79,7 +81,7 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             | DataType::Decimal256(..),
             to,
         ) => is_text(to),
-        (_, to) if is_text(to) => has_length(named),
+        (_, to) if is_text(to) => has_length(named) || types::enums::is_name(named),
         _ => false,
     };
     ours.then(|| {
@@ -88,12 +90,19 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
     })
 }
 
-/// Whether a call may read a time from a text, which may say `today`: not one from a literal, whose text is known.
+/// What a function casts to; `None` for one that is no cast.
+pub(super) fn target(function: &ScalarUDF) -> Option<FieldRef> {
+    let inner = function.inner().as_ref() as &dyn std::any::Any;
+    inner.downcast_ref::<CastTo>().map(|cast| cast.target.clone())
+}
+
+/// Whether a call may read a time from a text, which may say `today`: not one from a literal, whose text is known, nor
+/// from a parameter, whose value is put in its place before the plan runs.
 pub fn reads_time(call: &ScalarFunction) -> bool {
-    let inner = call.func.inner() as &dyn std::any::Any;
-    let target = inner.downcast_ref::<CastTo>().map(|cast| cast.target.data_type());
+    let target = target(&call.func);
+    let target = target.as_ref().map(|field| field.data_type());
     matches!(target, Some(DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..)))
-        && !matches!(call.args.as_slice(), [Expr::Literal(..)])
+        && !matches!(call.args.as_slice(), [Expr::Literal(..) | Expr::Placeholder(_)])
 }
 
 /// Whether a type of texts has a length, to which a cast cuts.
@@ -344,11 +353,15 @@ fn primitive<T: ArrowPrimitiveType>(
 fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> {
     let mut values = StringViewBuilder::with_capacity(rows);
     let kind = sql_type(target);
+    let labels = types::enums::of(target);
     for text in texts {
         let Some(text) = text else {
             values.append_null();
             continue;
         };
+        if let Some(labels) = &labels {
+            labels.check(text).map_err(|error| external(error.into()))?;
+        }
         match kind {
             Some(SqlType::Json) => {
                 crate::codec::parse::json(text, "json").map_err(external)?;

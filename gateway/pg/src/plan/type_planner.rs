@@ -12,6 +12,7 @@ use datafusion::{
     logical_expr::planner::TypePlanner,
     sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
 };
+use keyspan_catalog::EnumType;
 use std::sync::Arc;
 
 /// The type planner.
@@ -23,6 +24,10 @@ impl TypePlanner for Types {
         use ast::DataType as Sql;
         if let Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) = written {
             let Some(item) = self.plan_type_field(item)? else { return Ok(None) };
+            if let Some(of) = types::enums::of(&item) {
+                let error = SqlError::unsupported(format!("type {}[]", of.name)).with_hint("Take text[].");
+                return Err(DataFusionError::External(Box::new(error)));
+            }
             let list = Field::new("cast", types::list_of(item.data_type().clone()), true);
             // What the items are called stands beside the array, not in its type.
             let name = item.metadata().get(types::TYPE_KEY);
@@ -66,6 +71,23 @@ impl TypePlanner for Types {
             None => field,
         })))
     }
+}
+
+/// How the name of a type begins that [`enumerated`] makes: nobody writes it.
+const ENUMERATED: &str = "\u{1}enum";
+
+/// An enumerated type in the place of its name, for this planner.
+pub fn enumerated(of: &EnumType) -> ast::DataType {
+    let part = ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', ENUMERATED));
+    let field = types::enums::cast_field(of);
+    let name = field.metadata().get(types::TYPE_KEY).cloned().unwrap_or_default();
+    ast::DataType::Custom(ast::ObjectName(vec![part]), vec![name])
+}
+
+/// Whether a name of one part is one of PostgreSQL's types.
+pub fn is_known(name: &str) -> bool {
+    let part = ast::ObjectNamePart::Identifier(ast::Ident::new(name));
+    custom(&ast::ObjectName(vec![part]), &[]).is_some()
 }
 
 fn varchar(length: Option<&CharacterLength>) -> String {
@@ -122,6 +144,9 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Opt
     }
     let text = |name: &str| Some((DataType::Utf8View, Some(name.to_owned())));
     let plain = |data| Some((data, None));
+    if parts.len() == 1 && last.value == ENUMERATED {
+        return Some((DataType::Utf8View, arguments.first().cloned()));
+    }
     if last.quote_style.is_some() {
         return match last.value.as_str() {
             "char" => text("\"char\""),

@@ -1,6 +1,7 @@
 //! Changes of the catalog: tables, views, sequences, comments, databases, roles.
 
 use super::{
+    enum_type::TypeChange,
     grant::{RightsChange, RoleSpec},
     schema::SchemaChange,
     view::{AlterView, CreateView, ViewKind},
@@ -41,6 +42,8 @@ pub enum Definition {
     },
     /// `CREATE`, `ALTER`, `DROP SCHEMA`, `ALTER … SET SCHEMA`
     Schema(SchemaChange),
+    /// `CREATE`, `ALTER`, `DROP TYPE`
+    Type(TypeChange),
     /// `CREATE SERVER`
     CreateServer(CreateServer),
     /// `DROP SERVER`
@@ -218,8 +221,10 @@ pub enum OnCommit {
 pub struct ColumnClause {
     /// Its name.
     pub name: String,
-    /// Its type.
+    /// Its type; text for one of a type that a user made.
     pub kind: SqlType,
+    /// The type that a user made.
+    pub enumerated: Option<RelationName>,
     /// `NOT NULL`, also implied by `serial` and by an identity.
     pub not_null: bool,
     /// The default of its values.
@@ -548,4 +553,6 @@ pub enum Commented {
     Database(String),
     /// A schema.
     Schema(String),
+    /// A type.
+    Type(RelationName),
 }

@@ -92,4 +92,6 @@ pub enum Owned {
     Database(String),
     /// `ALTER SCHEMA`
     Schema(String),
+    /// `ALTER TYPE`
+    Type(RelationName),
 }

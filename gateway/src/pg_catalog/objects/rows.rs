@@ -108,8 +108,11 @@ pub(crate) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
 }
 
 pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
-    let oid = types::pg_type_of(column.kind).oid();
-    let (length, by_value, align, storage, collation) = layout(oid);
+    let of_kind = types::pg_type_of(column.kind).oid();
+    let (oid, (length, by_value, align, storage, collation)) = match &column.enumerated {
+        Some(of) => (of.id, (4, true, "i", "p", 0)),
+        None => (of_kind, layout(of_kind)),
+    };
     row! {
         "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
         "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
