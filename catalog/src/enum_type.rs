@@ -181,15 +181,18 @@ pub fn user(table: &Table, id: u32) -> Option<&str> {
     table.columns.iter().find(|column| is(&column.enumerated)).map(|column| column.name.as_str())
 }
 
-/// Checks that no column of the tables is of a type that is dropped.
+/// Checks that no column of the tables is of a type that is dropped, and that no condition names it.
 ///
 /// # Errors
 /// [`InUse`](ErrorKind::InUse), with the first of them.
 pub(crate) fn check_unused<'a>(tables: impl Iterator<Item = &'a Table>, dropped: &EnumType) -> Result<()> {
+    let name = bound_name(dropped.id);
     for table in tables {
-        let Some(column) = user(table, dropped.id) else { continue };
+        let check = || table.checks.iter().find(|check| check.sql.contains(&name)).map(|check| check.name.as_str());
+        let user = user(table, dropped.id).map(|column| ("column", column));
+        let Some((what, user)) = user.or_else(|| Some(("constraint", check()?))) else { continue };
         let message = format!("cannot drop type {} because other objects depend on it", dropped.name);
-        let detail = format!("column {column} of table {} depends on type {}", table.name, dropped.name);
+        let detail = format!("{what} {user} of table {} depends on type {}", table.name, dropped.name);
         return Err(Error::new(ErrorKind::InUse, message)
             .with_detail(detail)
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
@@ -200,12 +203,12 @@ pub(crate) fn check_unused<'a>(tables: impl Iterator<Item = &'a Table>, dropped:
 /// The schema of types that are named by number.
 pub const BOUND: &str = "bound";
 
-/// How the text of a view's query names a type: by its OID, so that the type may get another name.
+/// How the text of a view's query, or of a condition, names a type: by its OID, so that the type may get another name.
 pub fn bound_name(id: u32) -> String {
     format!("\"{BOUND}\".\"{id}\"")
 }
 
-/// The text of a view's query with other numbers of types.
+/// The text of a view's query, or of a condition, with other numbers of types.
 ///
 /// # Errors
 /// Those of `number`.

@@ -200,6 +200,9 @@ fn renumber_enums(table: &mut Table, numbers: &Numbers) -> Result<()> {
     for of in table.columns.iter_mut().filter_map(|column| column.enumerated.as_mut()) {
         *of = Arc::new(renumbered_enum(of, numbers)?);
     }
+    for check in &mut table.checks {
+        check.sql = enum_type::renumbered(&check.sql, |of| numbers.relation(of))?;
+    }
     Ok(())
 }
 

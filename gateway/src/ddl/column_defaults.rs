@@ -82,8 +82,8 @@ impl ColumnClauses {
             }
         }
         for check in checks {
-            let columns = dml::checked_columns(&session.query_now().await?, draft, &check.condition).await?;
-            self.checks.push((check.name.clone(), condition_text(&check.condition), columns));
+            let (sql, columns) = settled_check(session, draft, &check.condition).await?;
+            self.checks.push((check.name.clone(), sql, columns));
         }
         Ok(())
     }
@@ -167,9 +167,25 @@ fn with_types(mut table: Table, types: &[(String, Arc<EnumType>)]) -> Table {
     table
 }
 
+/// The text of a condition as it is stored, and the columns that it names.
+///
+/// # Errors
+/// Those of [`dml::checked_columns`].
+pub(super) async fn settled_check(
+    session: &mut Session,
+    table: &Table,
+    condition: &Expr,
+) -> Result<(String, Vec<String>)> {
+    let query = session.query_now().await?;
+    let columns = dml::checked_columns(&query, table, condition).await?;
+    let mut bound = condition.clone();
+    query.statement_context().enum_names().bind(&mut bound);
+    Ok((condition_text(&bound), columns))
+}
+
 /// A condition as SQL, without brackets around all of it: dumps write `CHECK ((a > 0))`, and would add a pair each
 /// time.
-pub(super) fn condition_text(condition: &Expr) -> String {
+fn condition_text(condition: &Expr) -> String {
     match condition {
         Expr::Nested(inner) => condition_text(inner),
         condition => condition.to_string(),

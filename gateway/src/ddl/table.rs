@@ -1,7 +1,7 @@
 //! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`.
 
 use super::{
-    column_defaults::{ColumnClauses, WithSequence, condition_text},
+    column_defaults::{ColumnClauses, WithSequence, settled_check},
     erasure::{self, Dropped},
     foreign, proto, sequence, skipped,
 };
@@ -276,8 +276,8 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 Settled::Added { column: definition, given, key: *key, if_not_exists: *if_not_exists }
             }
             AlterAction::AddCheck(check) => {
-                let columns = dml::checked_columns(&session.query_now().await?, &table, &check.condition).await?;
-                Settled::Check(check.name.clone(), condition_text(&check.condition), columns)
+                let (sql, columns) = settled_check(session, &table, &check.condition).await?;
+                Settled::Check(check.name.clone(), sql, columns)
             }
             AlterAction::SetDefault { column, default } => {
                 let identity = table.column(column).is_some_and(|column| column.identity.is_some());

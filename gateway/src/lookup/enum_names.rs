@@ -43,7 +43,7 @@ impl<'a> EnumNames<'a> {
     }
 
     /// Puts numbers of types in the place of their names.
-    pub(crate) fn bind(self, query: &mut ast::Statement) {
+    pub(crate) fn bind(self, query: &mut impl VisitMut) {
         if self.own().is_none() {
             return;
         }
@@ -55,7 +55,7 @@ impl<'a> EnumNames<'a> {
         });
     }
 
-    /// The text of a view's query with the names that types have now.
+    /// The text of a view's query, or of a condition, with the names that types have now.
     pub(crate) fn shown(self, text: String) -> String {
         let types = self.own().into_iter().flat_map(|own| own.enum_types.values());
         types.fold(text, |text, of| text.replace(&bound_name(of.id), &self.type_name(of)))
@@ -96,7 +96,7 @@ fn number(name: &ObjectName) -> Option<u32> {
     is_bound.then(|| number.as_ident()?.value.parse().ok()).flatten()
 }
 
-fn each(query: &mut ast::Statement, find: impl Fn(&ObjectName) -> Option<DataType>) {
+fn each(query: &mut impl VisitMut, find: impl Fn(&ObjectName) -> Option<DataType>) {
     struct Casts<F>(F);
     impl<F: Fn(&ObjectName) -> Option<DataType>> VisitorMut for Casts<F> {
         type Break = ();

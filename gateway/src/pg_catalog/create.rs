@@ -12,7 +12,7 @@ use crate::{
 };
 use keyspan_catalog::{
     Column, ColumnPlace, PartOrder, Relation, Sequence, SequenceOptions, SqlType, Table,
-    table::{DefaultValue, Identity},
+    table::{Check, DefaultValue, Identity},
 };
 
 /// A row of `SHOW TABLES` or `DESCRIBE`; `None` for NULL.
@@ -28,7 +28,7 @@ pub fn table_named(table: &Table, name: &str, statement: &StatementContext) -> S
     let is_open = |column: &&Column| matches!(column.place, ColumnPlace::Open { .. });
     let columns = table.columns.iter().filter(|column| !is_open(column));
     let columns = columns.map(|column| column_clause(table, column, statement));
-    let (key, checks) = (key_clause(table), check_clauses(table));
+    let (key, checks) = (key_clause(table), check_clauses(table, statement));
     let families = table.families.iter().filter(|_| !table.is_private()).map(|family| {
         let columns: Vec<String> = table.columns_of(family).map(|column| quote_ident(&column.name)).collect();
         let open = if table.open_column(family.name.as_str()).is_some() { " OPEN" } else { "" };
@@ -43,7 +43,7 @@ pub fn table_named(table: &Table, name: &str, statement: &StatementContext) -> S
         let columns = columns.map(|column| foreign_column(table, column, statement));
         let open = table.families.iter().filter(|family| table.open_column(family.name.as_str()).is_some());
         let open = open.map(|family| format!("FAMILY {} OPEN", quote_ident(family.name.as_str())));
-        let lines = columns.chain(key_clause(table)).chain(check_clauses(table)).chain(open);
+        let lines = columns.chain(key_clause(table)).chain(check_clauses(table, statement)).chain(open);
         let lines = lines.collect::<Vec<_>>().join(",\n    ");
         return format!("CREATE FOREIGN TABLE {} (\n    {lines}\n) {server} OPTIONS ({found})", quote_ident(name));
     }
@@ -59,8 +59,12 @@ fn key_clause(table: &Table) -> Option<String> {
     (!parts.is_empty()).then(|| format!("PRIMARY KEY ({})", parts.join(", ")))
 }
 
-fn check_clauses(table: &Table) -> impl Iterator<Item = String> {
-    table.checks.iter().map(|check| format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql))
+fn check_clauses(table: &Table, statement: &StatementContext) -> impl Iterator<Item = String> {
+    let one = |check: &Check| {
+        let sql = statement.enum_names().shown(check.sql.clone());
+        format!("CONSTRAINT {} CHECK ({sql})", quote_ident(&check.name))
+    };
+    table.checks.iter().map(one)
 }
 
 /// `SERVER bt`, and the options of a table that was found there; `None` for another, and for a tenant.

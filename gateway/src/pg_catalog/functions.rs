@@ -246,11 +246,8 @@ fn catalog() -> Vec<RowFunction> {
             let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
             if let Some(check) = objects::check_of_oid(statement, number) {
                 let pretty = values.get(1).and_then(bool_of) == Some(true);
-                return Ok(text(if pretty {
-                    format!("CHECK ({})", check.sql)
-                } else {
-                    format!("CHECK (({}))", check.sql)
-                }));
+                let sql = statement.enum_names().shown(check.sql.clone());
+                return Ok(text(if pretty { format!("CHECK ({sql})") } else { format!("CHECK (({sql}))") }));
             }
             let table = objects::table_of_oid(statement, number);
             Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, false)))))

@@ -106,7 +106,7 @@ pub fn check_constraints(statement: &StatementContext) -> Vec<Row> {
         let one = |check: &Check| {
             row! {
                 "constraint_catalog" => statement.database.clone(), "constraint_schema" => schema.clone(),
-                "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", check.sql),
+                "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", statement.enum_names().shown(check.sql.clone())),
             }
         };
         table.checks.iter().map(one).collect::<Vec<_>>()

@@ -78,7 +78,11 @@ async fn conditions_and_written_rows_know_the_order() -> Result<()> {
     assert_eq!(state(&client, "INSERT INTO people VALUES (11, 'sad')").await, "23514");
     assert_eq!(state(&client, "UPDATE people SET m = 'sad' WHERE id = 10").await, "23514");
     client.batch_execute("ALTER TABLE people ADD CONSTRAINT e CHECK (d < 'happy'::mood)").await?;
+    client.batch_execute("ALTER TYPE mood RENAME TO feeling").await?;
     assert_eq!(state(&client, "UPDATE people SET d = 'happy' WHERE id = 10").await, "23514");
+    let condition = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'e'";
+    assert_eq!(rows(&client, condition).await?, ["CHECK ((d < 'happy'::feeling))"]);
+    client.batch_execute("ALTER TYPE feeling RENAME TO mood").await?;
     let returned = "UPDATE people SET m = 'happy' WHERE id = 1 RETURNING m > 'ok', greatest(m, d)::text";
     assert_eq!(rows(&client, returned).await?, ["t|happy"]);
     let upsert = |label: &str| {
@@ -142,6 +146,7 @@ async fn copies_of_a_tenant_have_types_of_their_own() -> Result<()> {
     client
         .batch_execute(
             "CREATE VIEW some AS SELECT id, 'ok'::mood AS k FROM people WHERE m > 'sad'::mood;
+             ALTER TABLE people ADD CHECK (m <> 'sad'::mood OR id < 9);
              CREATE MATERIALIZED VIEW kept AS SELECT m FROM people WHERE m IS NOT NULL",
         )
         .await?;
@@ -154,6 +159,7 @@ async fn copies_of_a_tenant_have_types_of_their_own() -> Result<()> {
     assert_eq!(rows(&copy, "SELECT id || k::text FROM some ORDER BY id").await?, ["1ok", "3ok"]);
     assert_eq!(rows(&copy, "SELECT m::text AS s FROM kept ORDER BY m").await?, ["sad", "ok", "happy"]);
     copy.batch_execute("INSERT INTO people VALUES (5, 'best')").await?;
+    assert_eq!(state(&copy, "INSERT INTO people VALUES (9, 'sad')").await, "23514");
     assert_eq!(rows(&copy, IN_ORDER).await?, ["2 sad", "3 ok", "1 happy", "5 best", "4 -"]);
     let of =
         "SELECT count(DISTINCT atttypid), count(DISTINCT t.oid) FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid

@@ -61,7 +61,7 @@ pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
         row! {
             "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(statement, table.id.0), "contype" => "c",
             "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
-            "conbin" => check.sql.clone(),
+            "conbin" => statement.enum_names().shown(check.sql.clone()),
         }
     };
     check_oids(table).map(row).collect()
