@@ -135,24 +135,24 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         let command = tag(definition);
         let refused = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("permission denied for {command}"))
             .with_detail("Databases and roles are defined by an operator in database \"keyspan\".");
-        audit::record(session, definition, Some(&refused));
+        audit::record(session, (tag(definition), definition), Some(&refused));
         return Err(refused);
     }
     // It takes as long as there are rows, and can be cancelled at any time: nothing of it shows before its end.
     if let Definition::CreateDatabase { name, owner, source: Some(source) } = definition {
         let made = Box::pin(database_copy::create(session, name, owner.as_ref(), source)).await;
-        audit::record(session, definition, made.as_ref().err());
+        audit::record(session, (tag(definition), definition), made.as_ref().err());
         return made;
     }
     // What is there is read before anything is made: that can be cancelled, too.
     if let Definition::ImportForeignSchema(said) = definition {
         let made = Box::pin(import::import(session, said)).await;
-        audit::record(session, definition, made.as_ref().err());
+        audit::record(session, (tag(definition), definition), made.as_ref().err());
         return made;
     }
     // A definition must not be applied by half: a cancel request waits until it is complete.
     let made = shielded(Box::pin(make(session, definition))).await;
-    audit::record(session, definition, made.as_ref().err());
+    audit::record(session, (tag(definition), definition), made.as_ref().err());
     made
 }
 

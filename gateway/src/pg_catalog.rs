@@ -82,7 +82,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
         "pg_depend",
         &[objects::dependencies, views::dependency_rows, extension::dependencies, enum_types::dependency_rows],
     ),
-    (PG_CATALOG, "pg_description", &[comments::descriptions]),
+    (PG_CATALOG, "pg_description", &[comments::descriptions, enum_types::descriptions]),
     (PG_CATALOG, "pg_enum", &[enum_types::label_rows]),
     (PG_CATALOG, "pg_extension", &[extension::extensions]),
     (PG_CATALOG, "pg_foreign_data_wrapper", &[servers::wrappers]),

@@ -178,6 +178,9 @@ pub(crate) fn described(snapshot: &Snapshot, tenant: &TenantId, oid: u32) -> Str
         }
         (_, Some(Relation::Table(table))) => format!("table {}", table.name),
         (_, Some(Relation::View(view))) => format!("{} {}", view.kind(), view.name),
-        (_, None) => format!("relation {oid}"),
+        (_, None) => {
+            let of = snapshot.private_of(Some(tenant)).and_then(|own| own.enum_types.get(&oid));
+            of.map_or_else(|| format!("relation {oid}"), |of| format!("type {}", of.name))
+        }
     }
 }

@@ -40,3 +40,12 @@ pub fn quote_ident(name: &str) -> String {
         format!("\"{}\"", name.replace('"', "\"\""))
     }
 }
+
+/// A name as SQL reads it: folded to lower case unless it is in quotes.
+pub fn unquoted(part: &str) -> String {
+    let part = part.trim();
+    match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
+        Some(inner) => inner.replace("\"\"", "\""),
+        None => part.to_lowercase(),
+    }
+}

@@ -1,7 +1,6 @@
 //! What the [audit log](crate::audit) says of a definition: the statement's tag and the names that it is about, whether
 //! it was made or refused. Texts of definitions are left out, since defaults, checks and views may hold values.
 
-use super::tag;
 use crate::sql::ast::{enum_type::TypeChange, schema::SchemaChange};
 use crate::{
     audit::Event,
@@ -14,7 +13,7 @@ use crate::{
 };
 
 /// Records a definition that was made, or why it was not.
-pub(super) fn record(session: &Session, definition: &Definition, refused: Option<&SqlError>) {
+pub(super) fn record(session: &Session, (tag, definition): (&str, &Definition), refused: Option<&SqlError>) {
     let kind = match definition {
         Definition::GrantConnect { .. } | Definition::RevokeConnect { .. } | Definition::Rights(_) => "grant",
         Definition::DropTables(_)
@@ -26,7 +25,7 @@ pub(super) fn record(session: &Session, definition: &Definition, refused: Option
         | Definition::DropRoles { .. } => "drop",
         _ => "definition",
     };
-    session.audit(of(Event::new(kind).text("statement", tag(definition)), definition), refused);
+    session.audit(of(Event::new(kind).text("statement", tag), definition), refused);
 }
 
 /// The event with names.

@@ -6,7 +6,7 @@
 
 use super::enum_type;
 use crate::pg::{
-    ident::{fold, quote_ident},
+    ident::{fold, quote_ident, unquoted},
     names::{RelationName, Schema, SearchPath},
     plan::type_planner,
 };
@@ -28,6 +28,22 @@ pub(crate) struct EnumNames<'a> {
 impl<'a> EnumNames<'a> {
     fn own(self) -> Option<&'a Private> {
         Some(self.snapshot.private_of(self.tenant)?.as_ref()).filter(|own| !own.enum_types.is_empty())
+    }
+
+    /// The type with an OID.
+    pub(crate) fn of_oid(self, oid: u32) -> Option<&'a Arc<EnumType>> {
+        self.own()?.enum_types.get(&oid)
+    }
+
+    /// The OID of the type that a text names.
+    pub(crate) fn oid_of(self, text: &str) -> Option<u32> {
+        let parts: Vec<String> = text.split('.').map(unquoted).collect();
+        let name = match parts.as_slice() {
+            [name] => RelationName { schema: None, name: name.clone() },
+            [schema, name] => RelationName::within(Schema::named(schema), name.as_str()),
+            _ => return None,
+        };
+        enum_type(self.snapshot, self.tenant, self.path, &name).map(|of| of.id)
     }
 
     /// Puts types in the place of their names, or of their numbers.

@@ -1,6 +1,6 @@
 //! What `COMMENT ON` has said, as functions and relations show it.
 
-use super::{cluster, columns::Row, enum_types, views};
+use super::{cluster, columns::Row, views};
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
@@ -40,8 +40,7 @@ pub fn descriptions(statement: &StatementContext) -> Vec<Row> {
     let schemas = of_schemas(statement).chain([(PUBLIC_SCHEMA, OF_PUBLIC)]).map(|(oid, text)| {
         row! { "objoid" => oid, "classoid" => CLASSES.2, "objsubid" => 0, "description" => text.to_owned() }
     });
-    let types = enum_types::descriptions(statement);
-    tables.flat_map(|oid| described(statement, oid)).chain(schemas).chain(types).collect()
+    tables.flat_map(|oid| described(statement, oid)).chain(schemas).collect()
 }
 
 /// The rows of `pg_shdescription`.
@@ -75,7 +74,7 @@ pub fn functions() -> Vec<RowFunction> {
                 return Ok(text_value(all.find(|(number, _)| oid(&values[0]) == Some(*number)).map(|(_, text)| text)));
             }
             if catalog.as_deref() == Some("pg_type") {
-                let of = oid(&values[0]).and_then(|oid| enum_types::of_oid(statement, oid));
+                let of = oid(&values[0]).and_then(|oid| statement.enum_names().of_oid(oid));
                 return Ok(text_value(of.and_then(|of| of.comment.as_deref())));
             }
             // Nothing of another catalog has one.

@@ -1,11 +1,10 @@
-//! Enumerated types: their rows of `pg_type`, `pg_enum` and `pg_description`, and how they are named.
+//! Enumerated types: their rows of `pg_type`, `pg_enum`, `pg_description` and `pg_depend`.
 
-use super::{Row, columns::row, objects, rights};
-use crate::{
-    context::StatementContext,
-    lookup,
-    pg::names::{RelationName, Schema},
+use super::{
+    columns::{Row, row},
+    rights,
 };
+use crate::context::StatementContext;
 use keyspan_catalog::{Column, EnumType, Table};
 use std::sync::Arc;
 
@@ -17,23 +16,6 @@ const PG_TYPE: u32 = 1247;
 /// The types of the database.
 fn all(statement: &StatementContext) -> impl Iterator<Item = &Arc<EnumType>> {
     statement.snapshot.private_of(statement.tenant.as_ref()).into_iter().flat_map(|own| own.enum_types.values())
-}
-
-/// The type with an OID.
-pub(super) fn of_oid(statement: &StatementContext, oid: u32) -> Option<&Arc<EnumType>> {
-    statement.snapshot.private_of(statement.tenant.as_ref())?.enum_types.get(&oid)
-}
-
-/// The OID of the type that a text names.
-pub(super) fn oid_of(statement: &StatementContext, name: &str) -> Option<u32> {
-    let parts: Vec<String> = name.split('.').map(objects::unquoted).collect();
-    let name = match parts.as_slice() {
-        [name] => RelationName { schema: None, name: name.clone() },
-        [schema, name] => RelationName::within(Schema::named(schema), name.as_str()),
-        _ => return None,
-    };
-    let found = lookup::enum_type(&statement.snapshot, statement.tenant.as_ref(), &statement.path, &name);
-    found.map(|of| of.id)
 }
 
 /// The rows of `pg_type`.

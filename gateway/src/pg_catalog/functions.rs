@@ -1,7 +1,7 @@
 //! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`,
 //! `pg_get_indexdef()` and the like.
 
-use super::{cluster, enum_types, objects, procs, views};
+use super::{cluster, objects, procs, views};
 use crate::{
     context::StatementContext,
     pg::{
@@ -317,7 +317,7 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
         return "-".to_owned();
     }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
-        if let Some(of) = enum_types::of_oid(statement, number) {
+        if let Some(of) = statement.enum_names().of_oid(number) {
             return statement.enum_names().type_name(of);
         }
         let table = objects::table_of_oid(statement, number);
@@ -557,7 +557,7 @@ fn type_oid(name: &str, statement: &StatementContext) -> Option<u32> {
         return objects::type_lines().find(|words| words[0] == item).and_then(|words| words[8].parse().ok());
     }
     let known = objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok());
-    known.or_else(|| enum_types::oid_of(statement, name.trim()))
+    known.or_else(|| statement.enum_names().oid_of(name.trim()))
 }
 
 /// Functions whose answer never differs here: there is nothing of their kind, or nothing that is hidden.

@@ -7,7 +7,8 @@
 mod names;
 mod rows;
 
-pub use names::{is_visible, name_of_relation, oid_of_relation, unquoted, usable_relation};
+pub use crate::pg::ident::unquoted;
+pub use names::{is_visible, name_of_relation, oid_of_relation, usable_relation};
 pub(super) use rows::layout;
 
 use super::{

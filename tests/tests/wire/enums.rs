@@ -171,6 +171,34 @@ async fn copies_of_a_tenant_have_types_of_their_own() -> Result<()> {
 }
 
 #[tokio::test]
+async fn only_the_owner_changes_a_type() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (client, operator) = (harness.tenant("alto").await?, harness.operator().await?);
+    client.batch_execute(MADE).await?;
+    operator.batch_execute(&format!("CREATE ROLE other LOGIN PASSWORD '{PASSWORD}'")).await?;
+    operator.batch_execute("GRANT CONNECT ON DATABASE alto TO other").await?;
+    let other = harness.connect("other", "alto").await?;
+    for sql in ["DROP TYPE mood", "ALTER TYPE mood ADD VALUE 'x'", "ALTER TYPE mood RENAME TO y"] {
+        let told = error(&other, sql).await;
+        assert!(told.starts_with("42501") && told.contains("must be owner of type mood"), "{told}");
+    }
+    assert_eq!(state(&other, "CREATE TYPE mine AS ENUM ('a')").await, "42501");
+    assert_eq!(rows(&other, "SELECT 'ok'::mood::text").await?, ["ok"]);
+    assert_eq!(state(&client, "ALTER TYPE mood OWNER TO other").await, "42501");
+    operator.batch_execute("GRANT other TO alto").await?;
+    client.batch_execute("GRANT CREATE ON SCHEMA public TO other").await?;
+    client.batch_execute("ALTER TYPE mood OWNER TO other").await?;
+    other.batch_execute("ALTER TYPE mood ADD VALUE 'x'; CREATE TYPE mine AS ENUM ('a')").await?;
+    let owners = "SELECT typname, pg_get_userbyid(typowner) FROM pg_type WHERE typtype = 'e' ORDER BY 1";
+    assert_eq!(rows(&other, owners).await?, ["mine|other", "mood|other"]);
+    let stored = "SELECT attstorage FROM pg_attribute WHERE attrelid = 'v'::regclass AND attname = 'm'";
+    client.batch_execute("CREATE VIEW v AS SELECT m FROM people").await?;
+    assert_eq!(rows(&client, stored).await?, ["p"]);
+    assert_eq!(state(&operator, "CREATE TYPE mood AS ENUM ('a')").await, "0A000");
+    Ok(())
+}
+
+#[tokio::test]
 async fn types_outlive_a_kill() -> Result<()> {
     let store = tempfile::tempdir()?;
     let serving = Serving::start(store.path(), Some(PASSWORD)).await?;

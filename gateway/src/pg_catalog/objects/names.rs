@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The relation of a name, with a schema or along the search path.
 pub fn oid_of_relation(statement: &StatementContext, name: &str) -> Option<u32> {
-    let parts: Vec<String> = name.split('.').map(unquoted).collect();
+    let parts: Vec<String> = name.split('.').map(crate::pg::ident::unquoted).collect();
     match parts.as_slice() {
         [name] => statement.path.lookup().find_map(|schema| oid_within(statement, &schema, name)),
         [schema, name] if *schema == statement.temporary_schema() => oid_within(statement, &Schema::Temporary, name),
@@ -87,13 +87,4 @@ fn schema_and_name(statement: &StatementContext, oid: u32) -> Option<(Schema, St
     }
     let relation = system_relations(statement).find(|relation| relation.oid == oid)?;
     Some((Schema::of(relation.schema)?, relation.name.to_owned()))
-}
-
-/// A name as SQL reads it: folded to lower case unless it is in quotes.
-pub fn unquoted(part: &str) -> String {
-    let part = part.trim();
-    match part.strip_prefix('"').and_then(|part| part.strip_suffix('"')) {
-        Some(inner) => inner.replace("\"\"", "\""),
-        None => part.to_lowercase(),
-    }
 }

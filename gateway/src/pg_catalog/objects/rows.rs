@@ -12,6 +12,7 @@ use crate::{
 };
 use keyspan_catalog::{
     Column, PartOrder, Sequence, Table,
+    snapshot::FIRST_OID,
     table::{Check, DefaultValue, Identity},
 };
 
@@ -101,18 +102,17 @@ pub(super) fn system_class(relation: &Relation, statement: &StatementContext) ->
 
 /// What PostgreSQL knows of a type's storage: length, by value, alignment, storage, collation.
 pub(crate) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
+    // Of types that users make columns have enumerated ones.
+    let other = if oid >= FIRST_OID { (4, true, "i", "p", 0) } else { (-1, false, "i", "x", 0) };
     let found = type_lines().find(|words| words[0].parse() == Ok(oid));
-    found.map_or((-1, false, "i", "x", 0), |words| {
+    found.map_or(other, |words| {
         (words[2].parse().unwrap_or(-1), words[3] == "t", words[13], words[14], words[15].parse().unwrap_or(0))
     })
 }
 
 pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
-    let of_kind = types::pg_type_of(column.kind).oid();
-    let (oid, (length, by_value, align, storage, collation)) = match &column.enumerated {
-        Some(of) => (of.id, (4, true, "i", "p", 0)),
-        None => (of_kind, layout(of_kind)),
-    };
+    let oid = column.enumerated.as_ref().map_or_else(|| types::pg_type_of(column.kind).oid(), |of| of.id);
+    let (length, by_value, align, storage, collation) = layout(oid);
     row! {
         "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
         "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
