@@ -15,7 +15,7 @@
 
 use crate::{
     EnumType, Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence,
-    SqlView, Table, TableId, TenantId, enum_type, erasure,
+    SqlView, Table, TableId, TenantId, erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
@@ -194,59 +194,6 @@ impl Private {
         (tables.collect(), sequences.map(|sequence| sequence.id).collect(), views.collect())
     }
 
-    /// The enumerated type of this name in a schema.
-    pub fn enum_within(&self, schema: u32, name: &str) -> Option<&Arc<EnumType>> {
-        self.enum_types.values().find(|of| of.schema == schema && of.name == name)
-    }
-
-    /// Gives the columns of a table that an edit makes or changes their types as they are now.
-    pub(crate) fn settle_enums(&mut self, edit: &PrivateEdit) -> Result<()> {
-        let types = &self.enum_types;
-        let settle = |table: &mut Table| {
-            for of in table.columns.iter_mut().filter_map(|column| column.enumerated.as_mut()) {
-                of.clone_from(types.get(&of.id).ok_or_else(|| enum_type::missing(of.id))?);
-            }
-            Ok::<_, Error>(())
-        };
-        let is_of_types = |table: &Table| table.columns.iter().any(|column| column.enumerated.is_some());
-        let (table, view) = match edit {
-            PrivateEdit::CreateTable(table) => (Some(table.id), None),
-            PrivateEdit::AlterTable(change) => (Some(change.1.id), None),
-            PrivateEdit::CreateView(view) => (None, Some(view.id)),
-            PrivateEdit::AlterView(change) => (None, Some(change.1.id)),
-            _ => return Ok(()),
-        };
-        if let Some(table) = table.and_then(|id| self.tables.get_mut(&id)).filter(|table| is_of_types(table)) {
-            settle(Arc::make_mut(table))?;
-        }
-        if let Some(view) = view.and_then(|id| self.views.get_mut(&id))
-            && view.materialized.as_deref().is_some_and(is_of_types)
-            && let Some(table) = &mut Arc::make_mut(view).materialized
-        {
-            settle(table)?;
-        }
-        Ok(())
-    }
-
-    fn alter_enum(&mut self, before: &EnumType, after: &EnumType) -> Result<()> {
-        if self.schema_name(after.schema).is_none() {
-            let message = format!("schema with OID {} does not exist", after.schema);
-            return Err(Error::new(ErrorKind::NoSchema, message));
-        }
-        enum_type::replace(&mut self.enum_types, before, after)?;
-        enum_type::replace_in(&mut self.tables, after);
-        let shared = Arc::new(after.clone());
-        for view in self.views.values_mut() {
-            let is_user = |table: &Table| enum_type::user(table, after.id).is_some();
-            if view.materialized.as_deref().is_some_and(is_user)
-                && let Some(table) = &mut Arc::make_mut(view).materialized
-            {
-                enum_type::replace_in_table(table, &shared);
-            }
-        }
-        Ok(())
-    }
-
     /// The protobuf descriptor of this name.
     pub fn proto(&self, name: &str) -> Option<&Arc<ProtoDescriptor>> {
         self.protos.values().find(|descriptor| descriptor.name == name)
@@ -386,26 +333,9 @@ impl Private {
             }
             PrivateEdit::AlterSchema(change) => self.alter_schema(&change.0, &change.1)?,
             PrivateEdit::DropSchema(id) => self.drop_schema(*id)?,
-            PrivateEdit::CreateEnum(new) => {
-                if self.schema_name(new.schema).is_none() {
-                    let message = format!("schema with OID {} does not exist", new.schema);
-                    return Err(Error::new(ErrorKind::NoSchema, message));
-                }
-                enum_type::check_new(&self.enum_types, new)?;
-                self.check_room(0, std::iter::once(new.bytes()))?;
-                if !self.spare.remove(&new.id) {
-                    take_oid(new.id)?;
-                }
-                self.enum_types.insert(new.id, Arc::new(new.as_ref().clone()));
-            }
+            PrivateEdit::CreateEnum(new) => self.create_enum(new, take_oid)?,
             PrivateEdit::AlterEnum(change) => self.alter_enum(&change.0, &change.1)?,
-            PrivateEdit::DropEnum(id) => {
-                let dropped = self.enum_types.remove(id).ok_or_else(|| enum_type::missing(*id))?;
-                let views = self.views.values().filter_map(|view| view.materialized.as_deref());
-                enum_type::check_unused(self.tables.values().map(Arc::as_ref).chain(views), &dropped)?;
-                enum_type::check_unnamed(self.views.values().map(Arc::as_ref), &dropped)?;
-                self.rights.remove(id);
-            }
+            PrivateEdit::DropEnum(id) => self.drop_enum(*id)?,
             PrivateEdit::SetSchema(oids, schema) => self.set_schema(oids, *schema, is_taken)?,
             PrivateEdit::CreateProto(descriptor) => {
                 proto::check_new(&self.protos, descriptor)?;
@@ -614,6 +544,7 @@ fn check(table: &Table) -> Result<()> {
     table.key.check()
 }
 
+mod enum_types;
 mod schemas;
 
 /// The store's table that all private tables share.

@@ -1,8 +1,8 @@
 //! Names of enumerated types in a query's casts.
 //!
 //! The planner of types knows no catalog. So before a query is planned the name of such a type becomes one that holds
-//! the type itself ([`type_planner::enumerated`]); before a view is stored it becomes the type's number ([`bind`]), so
-//! that a view goes on to mean it when it gets another name.
+//! the type itself ([`type_planner::enumerated`]); before a view or a condition is stored it
+//! becomes the type's number ([`bind`](EnumNames::bind)), so that they go on to mean it when it gets another name.
 
 use super::enum_type;
 use crate::pg::{
@@ -105,7 +105,7 @@ fn is_free(name: &str) -> bool {
     !type_planner::is_known(name)
 }
 
-/// The number in a name that [`bind`] has made.
+/// The number in a name that [`bind`](EnumNames::bind) has made.
 fn number(name: &ObjectName) -> Option<u32> {
     let [schema, number] = name.0.as_slice() else { return None };
     let is_bound = schema.as_ident()?.value == BOUND;

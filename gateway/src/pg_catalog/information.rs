@@ -104,9 +104,10 @@ pub fn check_constraints(statement: &StatementContext) -> Vec<Row> {
     let of_table = |table: &Arc<Table>| {
         let schema = schema_of(table, statement);
         let one = |check: &Check| {
+            let sql = statement.enum_names().shown(check.sql.clone());
             row! {
                 "constraint_catalog" => statement.database.clone(), "constraint_schema" => schema.clone(),
-                "constraint_name" => check.name.clone(), "check_clause" => format!("(({}))", statement.enum_names().shown(check.sql.clone())),
+                "constraint_name" => check.name.clone(), "check_clause" => format!("(({sql}))"),
             }
         };
         table.checks.iter().map(one).collect::<Vec<_>>()

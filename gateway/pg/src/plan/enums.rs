@@ -1,6 +1,6 @@
 //! Values of enumerated types in plans: an analyzer rule, before types of literals are settled.
 //!
-//! Such a value is the text of its label, under a name that its field bears ([`types::enums`](crate::types::enums)).
+//! Such a value is the text of its label, under a name that its field bears ([`types::enums`]).
 //! Texts that are equal are equal values, so that equality, grouping and joins need nothing. Where an order is asked
 //! for, in comparisons, ORDER BY, `min` and `max`, the place of the label in its type stands in the place of the text.
 //! Quoted texts beside a value are checked to be labels, and what has another type is refused, as PostgreSQL does.
