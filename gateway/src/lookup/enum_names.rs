@@ -1,8 +1,8 @@
 //! Names of enumerated types in a query's casts.
 //!
 //! The planner of types knows no catalog. So before a query is planned the name of such a type becomes one that holds
-//! the type itself ([`type_planner::enumerated`]); before a view or a condition is stored it
-//! becomes the type's number ([`bind`](EnumNames::bind)), so that they go on to mean it when it gets another name.
+//! the type itself ([`type_planner::enumerated`]); before a view or a condition is stored it becomes the type's number
+//! ([`bind`](EnumNames::bind)), so that they go on to mean it when it gets another name.
 
 use super::enum_type;
 use crate::pg::{

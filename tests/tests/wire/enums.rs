@@ -35,7 +35,7 @@ async fn no_write_leaves_what_is_no_label() -> Result<()> {
         "INSERT INTO people VALUES (9, 'glad')",
         "INSERT INTO people VALUES (8, 'ok'), (9, 'glad')",
         "INSERT INTO people SELECT 9, t FROM texts",
-        "INSERT INTO people SELECT i, CASE WHEN i = 2000 THEN 'glad' ELSE 'ok' END FROM generate_series(9, 2000) AS g(i)",
+        "INSERT INTO people SELECT i, CASE i WHEN 2000 THEN 'glad' ELSE 'ok' END FROM generate_series(9, 2000) AS g(i)",
         "INSERT INTO people VALUES (1, 'ok') ON CONFLICT (id) DO UPDATE SET m = 'glad'",
         "INSERT INTO people VALUES (1, 'glad') ON CONFLICT (id) DO NOTHING",
         "UPDATE people SET m = 'glad'",
