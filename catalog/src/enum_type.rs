@@ -4,7 +4,7 @@
 //! column holds the type that it is of ([`Column::enumerated`](crate::Column::enumerated)): who reads and writes the
 //! table needs no other object of the catalog. A change of the type changes the tables that use it, with one edit.
 
-use crate::{Error, ErrorKind, Result, SqlView, Table, TableId};
+use crate::{Error, ErrorKind, Result, Table, TableId};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -133,19 +133,10 @@ fn check_label(label: &str) -> Result<()> {
 
 type EnumTypes = BTreeMap<u32, Arc<EnumType>>;
 
-/// Checks the name of a type against the others of its schema, and that there is room for one more.
-pub(crate) fn check_new(there: &EnumTypes, new: &EnumType) -> Result<()> {
-    check_name(there, new)?;
+/// Checks that there is room for one more type.
+pub(crate) fn check_count(there: &EnumTypes) -> Result<()> {
     if there.len() >= ENUM_TYPES_MAX {
         return Err(Error::new(ErrorKind::TooMuch, format!("a database has at most {ENUM_TYPES_MAX} types")));
-    }
-    Ok(())
-}
-
-fn check_name(there: &EnumTypes, new: &EnumType) -> Result<()> {
-    let same = |other: &&Arc<EnumType>| other.id != new.id && other.schema == new.schema && other.name == new.name;
-    if there.values().any(|other| same(&other)) {
-        return Err(Error::new(ErrorKind::Duplicate, format!("type \"{}\" already exists", new.name)));
     }
     Ok(())
 }
@@ -156,7 +147,6 @@ pub(crate) fn replace(there: &mut EnumTypes, before: &EnumType, after: &EnumType
         let message = format!("type \"{}\" was changed by another at the same moment", before.name);
         return Err(Error::new(ErrorKind::Conflict, message));
     }
-    check_name(there, after)?;
     there.insert(after.id, Arc::new(after.clone()));
     Ok(())
 }
@@ -179,25 +169,6 @@ pub(crate) fn replace_in_table(table: &mut Table, changed: &Arc<EnumType>) {
 pub fn user(table: &Table, id: u32) -> Option<&str> {
     let is = |of: &Option<Arc<EnumType>>| of.as_ref().is_some_and(|of| of.id == id);
     table.columns.iter().find(|column| is(&column.enumerated)).map(|column| column.name.as_str())
-}
-
-/// Checks that no column of the tables is of a type that is dropped, and that no condition names it.
-///
-/// # Errors
-/// [`InUse`](ErrorKind::InUse), with the first of them.
-pub(crate) fn check_unused<'a>(tables: impl Iterator<Item = &'a Table>, dropped: &EnumType) -> Result<()> {
-    let name = bound_name(dropped.id);
-    for table in tables {
-        let check = || table.checks.iter().find(|check| check.sql.contains(&name)).map(|check| check.name.as_str());
-        let user = user(table, dropped.id).map(|column| ("column", column));
-        let Some((what, user)) = user.or_else(|| Some(("constraint", check()?))) else { continue };
-        let message = format!("cannot drop type {} because other objects depend on it", dropped.name);
-        let detail = format!("{what} {user} of table {} depends on type {}", table.name, dropped.name);
-        return Err(Error::new(ErrorKind::InUse, message)
-            .with_detail(detail)
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
-    }
-    Ok(())
 }
 
 /// The schema of types that are named by number.
@@ -224,20 +195,6 @@ pub(crate) fn renumbered(sql: &str, number: impl Fn(u32) -> Result<u32>) -> Resu
         }
     }
     Ok(text)
-}
-
-/// Checks that no view names a type that is dropped.
-///
-/// # Errors
-/// [`InUse`](ErrorKind::InUse), with the first of them.
-pub(crate) fn check_unnamed<'a>(mut views: impl Iterator<Item = &'a SqlView>, dropped: &EnumType) -> Result<()> {
-    let name = bound_name(dropped.id);
-    let Some(view) = views.find(|view| view.sql.contains(&name)) else { return Ok(()) };
-    let message = format!("cannot drop type {} because other objects depend on it", dropped.name);
-    let detail = format!("{} {} depends on type {}", view.kind(), view.name, dropped.name);
-    Err(Error::new(ErrorKind::InUse, message)
-        .with_detail(detail)
-        .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
 }
 
 pub(crate) fn missing(id: u32) -> Error {

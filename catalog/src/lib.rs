@@ -27,6 +27,7 @@ pub mod edit;
 
 // Objects of a snapshot: definitions and their rules. Pure.
 pub mod comment;
+pub mod domain;
 pub mod enum_type;
 pub mod erasure;
 pub mod private;
@@ -57,6 +58,7 @@ pub mod tenant_store;
 
 pub use catalog::Catalog;
 pub use comment::Comments;
+pub use domain::{ColumnDomain, Domain, DomainCheck};
 pub use edit::Edit;
 pub use enum_type::EnumType;
 pub use erasure::{Erasure, ErasureKind, Erasures};

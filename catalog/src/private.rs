@@ -14,8 +14,8 @@
 //! A change is a [`PrivateEdit`], applied by a pure function.
 
 use crate::{
-    EnumType, Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema, Sequence,
-    SqlView, Table, TableId, TenantId, erasure,
+    Domain, EnumType, Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema,
+    Sequence, SqlView, Table, TableId, TenantId, erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
@@ -59,6 +59,8 @@ pub struct Private {
     pub schemas: BTreeMap<u32, Arc<Schema>>,
     /// The enumerated types, by OID.
     pub enum_types: BTreeMap<u32, Arc<EnumType>>,
+    /// The domains, by OID.
+    pub domains: BTreeMap<u32, Arc<Domain>>,
     /// Spaces that no table uses: their rows are being written, or are to be deleted.
     pub spare: BTreeSet<u32>,
     /// Owners and rights, by OID: of the tenant's relations, of shared tables in its database, and of its schema.
@@ -113,6 +115,12 @@ pub enum PrivateEdit {
     AlterEnum(Box<(EnumType, EnumType)>),
     /// Drops an enumerated type, by OID.
     DropEnum(u32),
+    /// A new domain. Its OID is the catalog's next, or a reserved one.
+    CreateDomain(Box<Domain>),
+    /// A changed domain: the definition that it must still have, and the new one.
+    AlterDomain(Box<(Domain, Domain)>),
+    /// Drops a domain, by OID.
+    DropDomain(u32),
     /// Relations, given by OID, move to another schema.
     SetSchema(BTreeSet<u32>, u32),
     /// Forgets spare spaces whose rows are deleted.
@@ -183,7 +191,9 @@ impl Private {
         let table = self.tables.get(&TableId(oid)).map(|table| table.schema);
         let sequence = || self.sequences.get(&oid).map(|sequence| sequence.schema);
         let view = || self.views.get(&oid).map(|view| view.schema);
-        table.or_else(sequence).or_else(view).or_else(|| self.enum_types.get(&oid).map(|of| of.schema))
+        let enum_type = || self.enum_types.get(&oid).map(|of| of.schema);
+        let domain = || self.domains.get(&oid).map(|domain| domain.schema);
+        table.or_else(sequence).or_else(view).or_else(enum_type).or_else(domain)
     }
 
     /// The OIDs of the relations of a schema: tables, sequences, views.
@@ -219,6 +229,7 @@ impl Private {
             || self.protos.contains_key(&oid)
             || self.schemas.contains_key(&oid)
             || self.enum_types.contains_key(&oid)
+            || self.domains.contains_key(&oid)
     }
 
     /// The relations of both, which have no OID in common.
@@ -231,6 +242,7 @@ impl Private {
         both.protos.extend(other.protos.iter().map(|(id, descriptor)| (*id, descriptor.clone())));
         both.schemas.extend(other.schemas.iter().map(|(id, schema)| (*id, schema.clone())));
         both.enum_types.extend(other.enum_types.iter().map(|(id, of)| (*id, of.clone())));
+        both.domains.extend(other.domains.iter().map(|(id, domain)| (*id, domain.clone())));
         both.spare.extend(&other.spare);
         both.rights.extend(other.rights.iter().map(|(oid, rights)| (*oid, rights.clone())));
         both
@@ -336,6 +348,9 @@ impl Private {
             PrivateEdit::CreateEnum(new) => self.create_enum(new, take_oid)?,
             PrivateEdit::AlterEnum(change) => self.alter_enum(&change.0, &change.1)?,
             PrivateEdit::DropEnum(id) => self.drop_enum(*id)?,
+            PrivateEdit::CreateDomain(new) => self.create_domain(new, take_oid)?,
+            PrivateEdit::AlterDomain(change) => self.alter_domain(&change.0, &change.1)?,
+            PrivateEdit::DropDomain(id) => self.drop_domain(*id)?,
             PrivateEdit::SetSchema(oids, schema) => self.set_schema(oids, *schema, is_taken)?,
             PrivateEdit::CreateProto(descriptor) => {
                 proto::check_new(&self.protos, descriptor)?;
@@ -483,7 +498,8 @@ impl Private {
         // Short ones have room by the number of relations.
         if sum > SHORT_TEXT_BYTES {
             let tables = self.tables.values().flat_map(|table| table_texts(table));
-            let all = tables.chain(self.views.values().map(|view| view.sql.len())).sum::<usize>() + sum;
+            let domains = self.domains.values().map(|domain| domain.bytes());
+            let all = tables.chain(self.views.values().map(|view| view.sql.len())).chain(domains).sum::<usize>() + sum;
             if all > DEFINITIONS_BYTES_MAX {
                 let message =
                     format!("the definitions of a database have more than {} MiB", DEFINITIONS_BYTES_MAX >> 20);
@@ -544,6 +560,7 @@ fn check(table: &Table) -> Result<()> {
     table.key.check()
 }
 
+mod domains;
 mod enum_types;
 mod schemas;
 

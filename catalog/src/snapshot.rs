@@ -338,7 +338,7 @@ impl Snapshot {
         for edit in edits {
             let is_taken = |name: &str| shared.values().any(|table| table.name == name);
             private.apply(edit, |oid| self.take_oid(oid), is_taken)?;
-            private.settle_enums(edit)?;
+            private.settle_types(edit)?;
             self.check_roles_of(edit)?;
             self.check_objects_of(&private, edit)?;
         }

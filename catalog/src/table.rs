@@ -20,7 +20,9 @@ pub use define::{ColumnDefinition, FamilyDefinition, TableDefinition};
 pub(crate) use define::{DEFAULT_FAMILY, check_name};
 pub use options::Options;
 
-use crate::{Comments, Encoding, EnumType, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId};
+use crate::{
+    ColumnDomain, Comments, Encoding, EnumType, FamilyId, KeySchema, ProtoMessage, RemoteTable, SqlType, TableId,
+};
 use keyspan_storage::{Aggregate, ErasedColumns, Family, FamilyName, GcRule, History, TableName, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -122,6 +124,9 @@ pub struct Column {
     /// The enumerated type of a text that is a label of one; in private tables only.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::enum_type::shared")]
     pub enumerated: Option<Arc<EnumType>>,
+    /// The domain of its values; in private tables only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<ColumnDomain>,
 }
 
 /// A table: shared (created by the operator, seen by each tenant as its own) or private (created by a tenant and seen

@@ -5,8 +5,10 @@
 //! backup) may have these tables under other OIDs, with other column numbers: tables and columns are matched by name.
 
 use crate::{
-    EnumType, Error, ErrorKind, Private, PrivateEdit, Result, Schema, Sequence, SqlView, Table, TableId, enum_type,
-    rights::PUBLIC_SCHEMA, table::DefaultValue,
+    Domain, EnumType, Error, ErrorKind, Private, PrivateEdit, Result, Schema, Sequence, SqlView, Table, TableId,
+    enum_type,
+    rights::PUBLIC_SCHEMA,
+    table::{ColumnDefault, DefaultValue},
 };
 use bytes::Bytes;
 use keyspan_storage::FamilyName;
@@ -37,6 +39,7 @@ impl Numbers {
         let oids = own.tables.keys().map(|id| id.0).chain(own.sequences.keys().copied());
         let oids = oids.chain(own.views.keys().copied()).chain(own.protos.keys().copied());
         let oids = oids.chain(own.schemas.keys().copied()).chain(own.enum_types.keys().copied());
+        let oids = oids.chain(own.domains.keys().copied());
         Self { relations: oids.zip(first_oid..).collect(), columns: BTreeMap::new() }
     }
 
@@ -93,6 +96,11 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         let copied = renumbered_enum(of, numbers)?;
         Ok::<_, Error>((of.bytes(), PrivateEdit::CreateEnum(Box::new(copied))))
     });
+    let domains = domains_in_order(own);
+    let domains = domains.iter().map(|domain| {
+        let copied = renumbered_domain(domain, numbers)?;
+        Ok::<_, Error>((domain.bytes(), PrivateEdit::CreateDomain(Box::new(copied))))
+    });
     let protos = own.protos.values().map(|descriptor| {
         let copied = descriptor.with_id(numbers.relation(descriptor.id)?);
         Ok::<_, Error>((descriptor.bytes(), PrivateEdit::CreateProto(Box::new(copied))))
@@ -112,7 +120,7 @@ pub fn definitions(own: &Private, numbers: &Numbers, renumber: Renumber) -> Resu
         .iter()
         .map(|view| Ok((view.sql.len(), PrivateEdit::CreateView(Box::new(renumbered_view(view, numbers, renumber)?)))));
     let (mut groups, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for edit in schemas.chain(enum_types).chain(protos).chain(sequences).chain(tables).chain(views) {
+    for edit in schemas.chain(enum_types).chain(protos).chain(sequences).chain(domains).chain(tables).chain(views) {
         let (more, edit) = edit?;
         if group.len() >= EDITS_MAX || (bytes + more > EDIT_BYTES_TARGET && !group.is_empty()) {
             groups.push(std::mem::take(&mut group));
@@ -183,9 +191,12 @@ fn renumbered_table(table: &Table, numbers: &Numbers) -> Result<Table> {
     let id = numbers.relation(table.id.0)?;
     let mut renumbered =
         Table { id: TableId(id), schema: numbers.schema(table.schema)?, space: Some(id), ..table.clone() };
-    for default in renumbered.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
-        if let DefaultValue::Next(sequence) = &mut default.value {
-            *sequence = numbers.relation(*sequence)?;
+    for column in &mut renumbered.columns {
+        if let Some(default) = &mut column.default {
+            renumber_default(default, numbers)?;
+        }
+        if let Some(of) = &mut column.domain {
+            of.id = numbers.relation(of.id)?;
         }
     }
     renumber_enums(&mut renumbered, numbers)?;
@@ -194,6 +205,38 @@ fn renumbered_table(table: &Table, numbers: &Numbers) -> Result<Table> {
 
 fn renumbered_enum(of: &EnumType, numbers: &Numbers) -> Result<EnumType> {
     Ok(EnumType { id: numbers.relation(of.id)?, schema: numbers.schema(of.schema)?, ..of.clone() })
+}
+
+/// The domains, each after the one that it is based on.
+fn domains_in_order(own: &Private) -> Vec<&Arc<Domain>> {
+    let mut ordered: Vec<_> = own.domains.values().collect();
+    ordered.sort_by_key(|domain| own.domain_chain(domain.id).len());
+    ordered
+}
+
+fn renumbered_domain(domain: &Domain, numbers: &Numbers) -> Result<Domain> {
+    let number = |of: Option<u32>| of.map(|of| numbers.relation(of)).transpose();
+    let mut copied = Domain {
+        id: numbers.relation(domain.id)?,
+        schema: numbers.schema(domain.schema)?,
+        enumerated: number(domain.enumerated)?,
+        over: number(domain.over)?,
+        ..domain.clone()
+    };
+    if let Some(default) = &mut copied.default {
+        renumber_default(default, numbers)?;
+    }
+    for check in &mut copied.checks {
+        check.sql = enum_type::renumbered(&check.sql, |of| numbers.relation(of))?;
+    }
+    Ok(copied)
+}
+
+fn renumber_default(default: &mut ColumnDefault, numbers: &Numbers) -> Result<()> {
+    if let DefaultValue::Next(sequence) = &mut default.value {
+        *sequence = numbers.relation(*sequence)?;
+    }
+    Ok(())
 }
 
 fn renumber_enums(table: &mut Table, numbers: &Numbers) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::{
     context::introspection::{NoObjects, SessionObjects},
     instance::Instance,
     lock::Mutex,
-    lookup::{self, enum_names::EnumNames},
+    lookup::{self, type_names::TypeNames},
     notifications::{Ear, SharedPending},
     pg::{
         cancel_flag::CancelFlag,
@@ -33,11 +33,11 @@ use keyspan_catalog::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock, OnceLock},
+    sync::{Arc, LazyLock, OnceLock, Weak},
 };
 
 /// The plan of the statement that runs, if it has one.
-pub(crate) type NotedPlan = Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>;
+pub(crate) type NotedPlan = Mutex<Option<Arc<dyn ExecutionPlan>>>;
 
 /// What a statement knows.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ pub struct StatementContext {
     /// What all sessions share. `None` in tests.
     pub instance: Option<Arc<Instance>>,
     /// Where its plan is noted until it has ended, for what is told of slow ones. `None` in tests.
-    pub(crate) ran: Option<NotedPlan>,
+    pub(crate) ran: Option<Weak<NotedPlan>>,
     /// The rights that the statement needs, as they are found.
     pub(crate) needs: Arc<Needs>,
     /// The roles that its database knows, once they are asked for.
@@ -294,8 +294,8 @@ impl StatementContext {
     }
 
     /// What names of enumerated types mean.
-    pub(crate) fn enum_names(&self) -> EnumNames<'_> {
-        EnumNames { snapshot: &self.snapshot, tenant: self.tenant.as_ref(), path: &self.path }
+    pub(crate) fn type_names(&self) -> TypeNames<'_> {
+        TypeNames { snapshot: &self.snapshot, tenant: self.tenant.as_ref(), path: &self.path }
     }
 
     /// The table with this id in the database.

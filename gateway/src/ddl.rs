@@ -11,12 +11,15 @@ mod column_defaults;
 mod comment;
 mod database;
 mod database_copy;
+mod domain;
+mod drop_type;
 mod dry_run;
 mod enum_type;
 mod erasure;
 mod foreign;
 mod import;
 mod membership;
+mod own_type;
 pub(crate) mod private;
 mod proto;
 mod quota;
@@ -64,6 +67,7 @@ pub fn tag(definition: &Definition) -> &'static str {
         Definition::DropProtos { .. } => "DROP PROTO DESCRIPTOR",
         Definition::Schema(said) => schema::tag(said),
         Definition::Type(said) => enum_type::tag(said),
+        Definition::Domain(said) => domain::tag(said),
         Definition::CreateServer(_) => "CREATE SERVER",
         Definition::DropServers(_) => "DROP SERVER",
         Definition::ImportForeignSchema(_) => "IMPORT FOREIGN SCHEMA",
@@ -122,6 +126,7 @@ pub async fn execute(session: &mut Session, definition: &Definition) -> Result<(
         | Definition::DropProtos { .. }
         | Definition::Schema(_)
         | Definition::Type(_)
+        | Definition::Domain(_)
         | Definition::Comment(_) => defines_tables(session),
         // Who may change which rights, those rights say.
         Definition::Rights(_) => true,
@@ -183,6 +188,7 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::DropProtos { names, if_exists } => proto::drop(session, names, *if_exists).await,
         Definition::Schema(said) => schema::execute(session, said).await,
         Definition::Type(said) => enum_type::execute(session, said).await,
+        Definition::Domain(said) => domain::execute(session, said).await,
         Definition::CreateServer(create) => server::create(session, create).await,
         Definition::DropServers(drop) => server::drop(session, drop).await,
         Definition::ImportForeignSchema(said) => import::import(session, said).await,
@@ -201,9 +207,4 @@ async fn make(session: &mut Session, definition: &Definition) -> Result<()> {
         Definition::GrantConnect { databases, roles } => role::grant(session, databases, roles, true).await,
         Definition::RevokeConnect { databases, roles } => role::grant(session, databases, roles, false).await,
     }
-}
-
-/// Tells the client that something was passed over.
-pub(crate) fn skipped(session: &mut Session, what: &str) {
-    session.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{what}, skipping")));
 }

@@ -9,6 +9,7 @@
 
 pub(crate) mod assign;
 pub(crate) mod bound_write;
+pub(crate) mod conditions;
 pub(crate) mod defaults;
 pub(crate) mod insert;
 mod merge;

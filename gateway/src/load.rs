@@ -19,7 +19,8 @@ use crate::{
     dml::{
         ATTEMPTS_MAX,
         assign::{as_read, read},
-        defaults::{self, Defaults},
+        conditions,
+        defaults::Defaults,
         insert::{LOOKUP_ROWS, NewRow, creation, existing},
         target::{Numbers, Target, TargetColumn},
     },
@@ -381,7 +382,7 @@ impl Load {
         let Some(mut bulk) = self.bulk.take() else { return Ok(()) };
         let view = session.view().await?;
         self.check_table(&view)?;
-        let query = (!self.target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
+        let query = self.target.has_conditions().then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             for row in chunk {
@@ -418,7 +419,7 @@ impl Load {
         let Some(query) = query else { return Ok(()) };
         let values: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
         let at = |(place, error): (usize, SqlError)| Failed { error, row: rows.get(place).map(|row| row.number) };
-        Box::pin(defaults::check(query, &self.target, &values, self.altering)).await.map_err(at)
+        Box::pin(conditions::check(query, &self.target, &values, self.altering)).await.map_err(at)
     }
 
     async fn once(&self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
@@ -437,7 +438,7 @@ impl Load {
         };
         let mut written = WriteSet::counted(view.memory.clone());
         let mut seen = HashSet::with_capacity(rows.len());
-        let query = (!target.table.checks.is_empty()).then(|| session.query(view.clone())).transpose()?;
+        let query = target.has_conditions().then(|| session.query(view.clone())).transpose()?;
         for chunk in rows.chunks(LOOKUP_ROWS) {
             self.check_rows(query.as_ref(), chunk).await?;
             if self.destination == Destination::Nowhere {

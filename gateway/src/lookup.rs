@@ -3,13 +3,13 @@
 //! [`find`] is the only lookup of users' tables and views by name; DataFusion's lookups follow the same path
 //! ([`schemas`](crate::query::schemas)).
 
-pub(crate) mod enum_names;
+pub(crate) mod type_names;
 
 use crate::{
     pg::names::{RelationName, Schema, SearchPath},
     system_relations,
 };
-use keyspan_catalog::{EnumType, Relation, Sequence, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
+use keyspan_catalog::{Domain, EnumType, Relation, Sequence, Snapshot, TenantId, rights::PUBLIC_SCHEMA};
 use std::sync::Arc;
 
 /// The table or view of a name; `None` for what there is not, and for a relation of the system.
@@ -87,17 +87,60 @@ pub fn sequence<'a>(
     }
 }
 
-/// The enumerated type of a name among the tenant's own, along the path.
-pub fn enum_type<'a>(
-    snapshot: &'a Snapshot,
+/// A type of the tenant's own.
+#[derive(Clone, Debug)]
+pub(crate) enum OwnType {
+    Enum(Arc<EnumType>),
+    Domain(Arc<Domain>),
+}
+
+impl OwnType {
+    /// The OID.
+    pub(crate) fn id(&self) -> u32 {
+        match self {
+            Self::Enum(of) => of.id,
+            Self::Domain(of) => of.id,
+        }
+    }
+
+    /// The name.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Enum(of) => &of.name,
+            Self::Domain(of) => &of.name,
+        }
+    }
+
+    /// The comment.
+    pub(crate) fn comment(&self) -> Option<&str> {
+        match self {
+            Self::Enum(of) => of.comment.as_deref(),
+            Self::Domain(of) => of.comment.as_deref(),
+        }
+    }
+
+    /// The OID of its schema.
+    pub(crate) fn schema(&self) -> u32 {
+        match self {
+            Self::Enum(of) => of.schema,
+            Self::Domain(of) => of.schema,
+        }
+    }
+}
+
+/// The type of a name among the tenant's own, along the path.
+pub(crate) fn own_type(
+    snapshot: &Snapshot,
     tenant: Option<&TenantId>,
     path: &SearchPath,
     name: &RelationName,
-) -> Option<&'a Arc<EnumType>> {
+) -> Option<OwnType> {
     let own = snapshot.private_of(tenant)?;
-    let look = |schema: &Schema| match schema {
-        Schema::Public | Schema::Own(_) => own.enum_within(schema_oid(snapshot, tenant, schema)?, &name.name),
-        _ => None,
+    let look = |schema: &Schema| {
+        let (Schema::Public | Schema::Own(_)) = schema else { return None };
+        let within = schema_oid(snapshot, tenant, schema)?;
+        let domain = || own.domain_within(within, &name.name).cloned().map(OwnType::Domain);
+        own.enum_within(within, &name.name).cloned().map(OwnType::Enum).or_else(domain)
     };
     match &name.schema {
         Some(schema) => look(schema),

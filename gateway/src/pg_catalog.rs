@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod columns;
 pub mod comments;
 pub mod create;
+mod domains;
 mod enum_types;
 mod extension;
 pub mod functions;
@@ -44,6 +45,7 @@ mod procs;
 mod protobuf;
 pub mod rewrite;
 pub mod rights;
+mod row_function;
 pub mod sequences;
 mod servers;
 pub mod shares;
@@ -72,7 +74,7 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_authid", &[cluster::authid_rows]),
     (PG_CATALOG, "pg_class", &[objects::classes, views::classes]),
     (PG_CATALOG, "pg_collation", &[objects::collations]),
-    (PG_CATALOG, "pg_constraint", &[objects::constraints]),
+    (PG_CATALOG, "pg_constraint", &[objects::constraints, domains::constraint_rows]),
     (PG_CATALOG, "pg_cursors", &[cluster::cursors]),
     (PG_CATALOG, "pg_database", &[cluster::databases_rows]),
     (PG_CATALOG, "pg_db_role_setting", &[cluster::setting_defaults]),
@@ -80,9 +82,15 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (
         PG_CATALOG,
         "pg_depend",
-        &[objects::dependencies, views::dependency_rows, extension::dependencies, enum_types::dependency_rows],
+        &[
+            objects::dependencies,
+            views::dependency_rows,
+            extension::dependencies,
+            enum_types::dependency_rows,
+            domains::dependency_rows,
+        ],
     ),
-    (PG_CATALOG, "pg_description", &[comments::descriptions, enum_types::descriptions]),
+    (PG_CATALOG, "pg_description", &[comments::descriptions, enum_types::descriptions, domains::descriptions]),
     (PG_CATALOG, "pg_enum", &[enum_types::label_rows]),
     (PG_CATALOG, "pg_extension", &[extension::extensions]),
     (PG_CATALOG, "pg_foreign_data_wrapper", &[servers::wrappers]),
@@ -124,14 +132,17 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_tablespace", &[cluster::tablespaces]),
     (PG_CATALOG, "pg_timezone_abbrevs", &[time_zones::abbreviations]),
     (PG_CATALOG, "pg_timezone_names", &[time_zones::names]),
-    (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows, enum_types::type_rows]),
+    (PG_CATALOG, "pg_type", &[objects::type_rows, views::type_rows, enum_types::type_rows, domains::type_rows]),
     (PG_CATALOG, "pg_user", &[cluster::users]),
     (PG_CATALOG, "pg_views", &[views::definitions]),
     (INFORMATION_SCHEMA, "applicable_roles", &[rights::applicable_roles]),
     (INFORMATION_SCHEMA, "character_sets", &[information::character_sets]),
-    (INFORMATION_SCHEMA, "check_constraints", &[information::check_constraints]),
+    (INFORMATION_SCHEMA, "check_constraints", &[information::check_constraints, domains::standard_checks]),
+    (INFORMATION_SCHEMA, "column_domain_usage", &[domains::standard_usage]),
     (INFORMATION_SCHEMA, "columns", &[information::columns, views::standard_columns]),
     (INFORMATION_SCHEMA, "constraint_column_usage", &[information::constraint_column_usage]),
+    (INFORMATION_SCHEMA, "domain_constraints", &[domains::standard_constraints]),
+    (INFORMATION_SCHEMA, "domains", &[domains::standard_domains]),
     (INFORMATION_SCHEMA, "enabled_roles", &[rights::enabled_roles]),
     (INFORMATION_SCHEMA, "information_schema_catalog_name", &[information::catalog_name]),
     (INFORMATION_SCHEMA, "key_column_usage", &[information::key_column_usage]),

@@ -4,7 +4,8 @@
 //! shape      which statements these are, by their syntax tree alone: a positive list
 //! names      tables, columns and parameters of the tree in the catalog
 //! read       SELECT of plain columns by the whole key, or the first rows of a key prefix in the key's order
-//! write      INSERT and blind upserts of values, UPDATE and DELETE by the whole key
+//! write      INSERT (with defaults and RETURNING of columns) and blind upserts of values, UPDATE and DELETE by the
+//!            whole key
 //! ```
 //!
 //! A statement is compiled when it is prepared ([`compile`]), which gives the types of its parameters and its columns
@@ -27,6 +28,7 @@ mod write;
 
 use crate::lock::Mutex;
 use crate::{
+    context::StatementContext,
     dml::needs::on_target,
     pg::{error::Result, names::SearchPath},
     rights::Needs,
@@ -69,7 +71,7 @@ struct Planned {
 pub(crate) struct Compiled {
     /// The types of `$1`, `$2`, ….
     pub(crate) parameters: Vec<DataType>,
-    /// The columns of its rows; `None` for a write.
+    /// The columns of its rows; `None` for a write without RETURNING.
     pub(crate) columns: Option<SchemaRef>,
     plan: Arc<Planned>,
 }
@@ -83,6 +85,16 @@ pub(crate) struct Analysed<'a> {
     pub(crate) parameters: &'a [DataType],
     /// The columns of its rows; `None` for a command without rows.
     pub(crate) columns: Option<&'a SchemaRef>,
+}
+
+/// What a statement writes.
+pub(crate) struct Written {
+    pub(crate) writes: WriteSet,
+    /// How many rows.
+    pub(crate) count: u64,
+    /// Those of its RETURNING.
+    pub(crate) rows: Option<SendableRecordBatchStream>,
+    pub(crate) needs: Arc<Needs>,
 }
 
 /// What a prepared statement keeps of its compiled form, for one version of the catalog and one path of names.
@@ -106,7 +118,11 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
             let columns = read.columns().clone();
             (Plan::Read(Box::new(read)), Some(columns))
         }
-        Statement::Insert(insert) => (Plan::Write(Box::new(Write::insert(insert, &mut parameters, view)?)), None),
+        Statement::Insert(insert) => {
+            let write = Write::insert(insert, &mut parameters, view)?;
+            let columns = write.columns().cloned();
+            (Plan::Write(Box::new(write)), columns)
+        }
         Statement::Update(update) => (Plan::Write(Box::new(Write::update(update, &mut parameters, view)?)), None),
         Statement::Delete(delete) => (Plan::Write(Box::new(Write::delete(delete, &mut parameters, view)?)), None),
         _ => return None,
@@ -162,7 +178,8 @@ impl CompiledPlan {
         }
     }
 
-    /// The writes of a statement that goes around the optimizer, and the number of rows; `None` for one that does not.
+    /// What a statement writes that goes around the optimizer; `None` for one that does not. `context` makes what it
+    /// knows, if it has to know something.
     ///
     /// # Errors
     /// Those of the general way, and of `authorize`.
@@ -172,12 +189,15 @@ impl CompiledPlan {
         values: &[ScalarValue],
         view: &View,
         authorize: impl FnOnce(&Needs) -> Result<()>,
-    ) -> Result<Option<(WriteSet, u64)>> {
+        context: impl FnOnce() -> StatementContext,
+    ) -> Result<Option<Written>> {
         let Some(planned) = self.plan(statement, view) else { return Ok(None) };
         match &planned.plan {
             Plan::Write(write) if view.pushdown => {
                 authorize(&planned.needs)?;
-                write.run(view, values).await
+                let context = write.asks_context().then(|| Arc::new(context()));
+                let done = write.run(view, values, context).await?;
+                Ok(done.map(|(writes, count, rows)| Written { writes, count, rows, needs: planned.needs.clone() }))
             }
             _ => Ok(None),
         }

@@ -38,10 +38,11 @@ use datafusion::{
 };
 use futures::{StreamExt, TryStreamExt, future::BoxFuture};
 use keyspan_catalog::{Privileges, SqlView, Table};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 
 pub mod as_of;
 mod cell_time;
+pub(crate) mod domains;
 pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;
@@ -380,8 +381,9 @@ pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Res
 }
 
 async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
-    StatementContext::within(context.state().config().options())?.enum_names().resolve(&mut query);
+    StatementContext::within(context.state().config().options())?.type_names().resolve(&mut query);
     passes::run(&mut query, &columns_of(context)).await?;
+    domains::expand(context, &mut query).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
@@ -419,7 +421,7 @@ pub(crate) async fn run(context: &SessionContext, plan: LogicalPlan) -> Result<S
 
 /// Notes a plan, for a statement that turns out to be slow: only then its outline is written.
 fn note_plan(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
-    if let Some(ran) = &statement.ran {
+    if let Some(ran) = statement.ran.as_ref().and_then(Weak::upgrade) {
         *ran.lock() = Some(Arc::clone(plan));
     }
 }

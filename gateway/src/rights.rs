@@ -179,8 +179,10 @@ pub(crate) fn described(snapshot: &Snapshot, tenant: &TenantId, oid: u32) -> Str
         (_, Some(Relation::Table(table))) => format!("table {}", table.name),
         (_, Some(Relation::View(view))) => format!("{} {}", view.kind(), view.name),
         (_, None) => {
-            let of = snapshot.private_of(Some(tenant)).and_then(|own| own.enum_types.get(&oid));
-            of.map_or_else(|| format!("relation {oid}"), |of| format!("type {}", of.name))
+            let own = snapshot.private_of(Some(tenant));
+            let of = own.and_then(|own| own.enum_types.get(&oid)).map(|of| &of.name);
+            let domain = || own.and_then(|own| own.domains.get(&oid)).map(|domain| &domain.name);
+            of.or_else(domain).map_or_else(|| format!("relation {oid}"), |name| format!("type {name}"))
         }
     }
 }

@@ -50,7 +50,6 @@ use crate::{
     sql::ast::Statement,
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
-    write_set::WriteSet,
 };
 use arrow::datatypes::{DataType, SchemaRef};
 use cursors::Cursors;
@@ -92,7 +91,7 @@ pub struct Session {
     /// What others see of it.
     activity: Listed,
     /// The plan of the statement that runs.
-    ran: NotedPlan,
+    ran: Arc<NotedPlan>,
     /// What its database may take of the server.
     share: Arc<Share>,
     /// Its place among the sessions of the database.
@@ -143,7 +142,7 @@ impl Prepared {
         self.kept.read(&self.analysed(), values, view, |needs| session.authorize(needs))
     }
 
-    /// Its writes and the number of rows, if it is a write that goes around the optimizer.
+    /// What it writes, if it is a write that goes around the optimizer.
     ///
     /// # Errors
     /// Those of the general way; 42501.
@@ -152,8 +151,9 @@ impl Prepared {
         session: &Session,
         values: &[ScalarValue],
         view: &View,
-    ) -> Result<Option<(WriteSet, u64)>> {
-        self.kept.write(&self.analysed(), values, view, |needs| session.authorize(needs)).await
+    ) -> Result<Option<point::Written>> {
+        let authorize = |needs: &Needs| session.authorize(needs);
+        self.kept.write(&self.analysed(), values, view, authorize, || session.statement_context(view)).await
     }
 }
 
@@ -432,6 +432,11 @@ impl Session {
     /// Adds a notice for the client.
     pub(crate) fn notice(&mut self, notice: SqlError) {
         self.notices.push(notice);
+    }
+
+    /// Tells the client that something was passed over.
+    pub(crate) fn skipped(&mut self, what: &str) {
+        self.notice(SqlError::new(SqlState::SUCCESSFUL_COMPLETION, format!("{what}, skipping")));
     }
 
     /// Checks that the session may still be here, by the newest catalog: before each statement, and before more rows of

@@ -24,6 +24,7 @@ mod wire {
     pub mod definitions;
     pub mod described;
     pub mod documents;
+    pub mod domains;
     pub mod dump;
     pub mod enums;
     pub mod erasures;
@@ -61,6 +62,7 @@ mod wire {
     pub mod servers;
     pub mod session_defaults;
     pub mod shares;
+    pub mod short_inserts;
     pub mod slt;
     pub mod statistics;
     pub mod streaming;

@@ -247,7 +247,7 @@ impl TenantCopy<'_> {
     async fn define(&self, own: &Private, shared: &[(Arc<Table>, Arc<Table>)], renumber: Renumber) -> Result<Numbers> {
         let (id, oid) = (&self.tenant.id, self.tenant.oid);
         let count = own.tables.len() + own.sequences.len() + own.views.len() + own.protos.len() + own.schemas.len();
-        let count = count + own.enum_types.len();
+        let count = count + own.enum_types.len() + own.domains.len();
         let count = u32::try_from(count).expect("the relations of a tenant have a limit");
         let first = if count == 0 { 0 } else { self.catalog.reserve(id, oid, count).await? };
         let mut numbers = Numbers::of_private(own, first);

@@ -14,6 +14,7 @@
 //! proto#16395         a ProtoDescriptor of the operator's
 //! private_schema#alto#16397   a Schema of the tenant's own
 //! private_enum#alto#16398   an EnumType of the tenant's own
+//! private_domain#alto#16398 a Domain of the tenant's own
 //! private_proto#alto#16396   a ProtoDescriptor of the tenant's own
 //! private_space#alto#16392   true: a spare space of the tenant
 //! private_rights#alto#16391   an ObjectRights: owner of and rights on a relation or a schema, in the tenant's database
@@ -26,9 +27,9 @@
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::snapshot::format::{ENUM_TYPES_FORMAT, FIRST_FORMAT};
+use crate::snapshot::format::{DOMAINS_FORMAT, FIRST_FORMAT};
 use crate::{
-    DropCertificate, EnumType, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor,
+    Domain, DropCertificate, EnumType, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor,
     RemoteTable, Result, Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId,
     rights::DefaultRights,
 };
@@ -42,7 +43,7 @@ use std::{
 };
 
 /// The latest format that is read; [`Snapshot::format`] says which is written.
-const FORMAT: u32 = ENUM_TYPES_FORMAT;
+const FORMAT: u32 = DOMAINS_FORMAT;
 const FAMILY: &str = "c";
 
 /// The version row.
@@ -150,6 +151,10 @@ fn private_enum_key(tenant: &TenantId, id: u32) -> RowKey {
     key(format!("private_enum#{tenant}#{id}"))
 }
 
+fn private_domain_key(tenant: &TenantId, id: u32) -> RowKey {
+    key(format!("private_domain#{tenant}#{id}"))
+}
+
 pub(crate) fn private_space_key(tenant: &TenantId, space: u32) -> RowKey {
     key(format!("private_space#{tenant}#{space}"))
 }
@@ -162,6 +167,8 @@ pub(super) fn defined_by(tenant: &TenantId) -> impl Iterator<Item = Bytes> {
         "private_view",
         "private_proto",
         "private_schema",
+        "private_enum",
+        "private_domain",
         "private_space",
         "private_rights",
         "private_defaults",
@@ -274,6 +281,7 @@ fn private(before: &Snapshot, after: &Snapshot, writes: &mut Vec<Write>) {
         maps(&old.protos, &new.protos, |id| private_proto_key(tenant, *id), writes);
         maps(&old.schemas, &new.schemas, |id| private_schema_key(tenant, *id), writes);
         maps(&old.enum_types, &new.enum_types, |id| private_enum_key(tenant, *id), writes);
+        maps(&old.domains, &new.domains, |id| private_domain_key(tenant, *id), writes);
         maps(&old.rights, &new.rights, |oid| private_rights_key(tenant, *oid), writes);
         maps(&old.defaults, &new.defaults, |role| private_defaults_key(tenant, *role), writes);
         maps(&old.erasures, &new.erasures, |number| private_erasure_key(tenant, *number), writes);
@@ -363,6 +371,11 @@ impl Loaded {
                 let private = self.private::<u32>(row, of)?.0;
                 private.enum_types.insert(found.id, Arc::new(found));
             }
+            ("private_domain", of) => {
+                let found: Domain = decode(row)?;
+                let private = self.private::<u32>(row, of)?.0;
+                private.domains.insert(found.id, Arc::new(found));
+            }
             ("private_space", of) => {
                 let (private, space) = self.private(row, of)?;
                 private.spare.insert(space);
@@ -410,4 +423,45 @@ impl Loaded {
 fn unknown_row(row: &Row) -> Error {
     let message = format!("row \"{}\" of the catalog is of no known kind", row.key.escape_ascii());
     Error::new(ErrorKind::Corrupt, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tenant_has_defined_is_purged_with_it() {
+        // Whoever adds a field adds its key below.
+        let Private {
+            tables: _,
+            sequences: _,
+            views: _,
+            protos: _,
+            schemas: _,
+            enum_types: _,
+            domains: _,
+            spare: _,
+            rights: _,
+            defaults: _,
+            erasures: _,
+        } = Private::default();
+        let tenant = TenantId::new("alto").unwrap();
+        let keys = [
+            private_table_key(&tenant, TableId(1)),
+            private_sequence_key(&tenant, 1),
+            private_view_key(&tenant, 1),
+            private_proto_key(&tenant, 1),
+            private_schema_key(&tenant, 1),
+            private_enum_key(&tenant, 1),
+            private_domain_key(&tenant, 1),
+            private_space_key(&tenant, 1),
+            private_rights_key(&tenant, 1),
+            private_defaults_key(&tenant, 1),
+            private_erasure_key(&tenant, 1),
+        ];
+        for key in keys {
+            let purged = defined_by(&tenant).any(|prefix| key.starts_with(&prefix));
+            assert!(purged, "{}", key.escape_ascii());
+        }
+    }
 }

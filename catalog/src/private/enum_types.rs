@@ -1,7 +1,7 @@
 //! Changes of a tenant's enumerated types, and of the tables whose columns are of them.
 
 use super::{Private, PrivateEdit};
-use crate::{EnumType, Error, ErrorKind, Result, Table, enum_type};
+use crate::{EnumType, Error, Result, Table, enum_type};
 use std::sync::Arc;
 
 impl Private {
@@ -11,7 +11,11 @@ impl Private {
     }
 
     /// Gives the columns of a table that an edit makes or changes their types as they are now.
-    pub(crate) fn settle_enums(&mut self, edit: &PrivateEdit) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`NoObject`](ErrorKind::NoObject) for a type that is not there any more.
+    pub(crate) fn settle_types(&mut self, edit: &PrivateEdit) -> Result<()> {
+        self.check_domains_of(edit)?;
         let types = &self.enum_types;
         let settle = |table: &mut Table| {
             for of in table.columns.iter_mut().filter_map(|column| column.enumerated.as_mut()) {
@@ -40,7 +44,7 @@ impl Private {
     }
 
     pub(super) fn alter_enum(&mut self, before: &EnumType, after: &EnumType) -> Result<()> {
-        self.check_schema_of(after)?;
+        self.check_type(after.id, after.schema, &after.name)?;
         enum_type::replace(&mut self.enum_types, before, after)?;
         enum_type::replace_in(&mut self.tables, after);
         let shared = Arc::new(after.clone());
@@ -56,8 +60,8 @@ impl Private {
     }
 
     pub(super) fn create_enum(&mut self, new: &EnumType, take_oid: impl FnOnce(u32) -> Result<()>) -> Result<()> {
-        self.check_schema_of(new)?;
-        enum_type::check_new(&self.enum_types, new)?;
+        self.check_type(new.id, new.schema, &new.name)?;
+        enum_type::check_count(&self.enum_types)?;
         self.check_room(0, std::iter::once(new.bytes()))?;
         if !self.spare.remove(&new.id) {
             take_oid(new.id)?;
@@ -68,17 +72,9 @@ impl Private {
 
     pub(super) fn drop_enum(&mut self, id: u32) -> Result<()> {
         let dropped = self.enum_types.remove(&id).ok_or_else(|| enum_type::missing(id))?;
-        let views = self.views.values().filter_map(|view| view.materialized.as_deref());
-        enum_type::check_unused(self.tables.values().map(Arc::as_ref).chain(views), &dropped)?;
-        enum_type::check_unnamed(self.views.values().map(Arc::as_ref), &dropped)?;
+        let column = |table: &Table| Some(("column", enum_type::user(table, id)?.to_owned()));
+        self.check_type_unused(id, &dropped.name, column)?;
         self.rights.remove(&id);
         Ok(())
-    }
-
-    fn check_schema_of(&self, of: &EnumType) -> Result<()> {
-        if self.schema_name(of.schema).is_some() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::NoSchema, format!("schema with OID {} does not exist", of.schema)))
     }
 }

@@ -36,7 +36,8 @@ impl Private {
         let missing = || Error::new(ErrorKind::NoSchema, format!("schema with OID {id} does not exist"));
         let schema = self.schemas.get(&id).cloned().ok_or_else(missing)?;
         let (tables, sequences, views) = self.relations_within(id);
-        let has_types = self.enum_types.values().any(|of| of.schema == id);
+        let has_types = self.enum_types.values().any(|of| of.schema == id)
+            || self.domains.values().any(|domain| domain.schema == id);
         if has_types || !(tables.is_empty() && sequences.is_empty() && views.is_empty()) {
             let message = format!("cannot drop schema {} because other objects depend on it", schema.name);
             return Err(Error::new(ErrorKind::InUse, message)

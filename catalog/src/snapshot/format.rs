@@ -13,10 +13,16 @@ pub(crate) const MATERIALIZED_FORMAT: u32 = 3;
 /// The format of one with enumerated types: a program before them would let a column of one have any text.
 pub(crate) const ENUM_TYPES_FORMAT: u32 = 4;
 
+/// The format of one with domains: a program before them would write what contradicts one.
+pub(crate) const DOMAINS_FORMAT: u32 = 5;
+
 impl Snapshot {
     /// Raises the format to the least that has all that is in the catalog.
     pub(super) fn raise_format(&mut self) {
-        if self.format < ENUM_TYPES_FORMAT && self.private.values().any(|private| !private.enum_types.is_empty()) {
+        if self.format < DOMAINS_FORMAT && self.private.values().any(|private| !private.domains.is_empty()) {
+            self.format = DOMAINS_FORMAT;
+        } else if self.format < ENUM_TYPES_FORMAT && self.private.values().any(|private| !private.enum_types.is_empty())
+        {
             self.format = ENUM_TYPES_FORMAT;
         } else if self.format < MATERIALIZED_FORMAT && self.has_materialized_views() {
             self.format = MATERIALIZED_FORMAT;

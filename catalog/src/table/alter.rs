@@ -137,6 +137,8 @@ impl Table {
         }
         let mut table = self.clone();
         table.columns[at].kind = kind;
+        // As in PostgreSQL: the column is of the plain type now.
+        (table.columns[at].enumerated, table.columns[at].domain) = (None, None);
         if let ColumnPlace::Key(part) = table.columns[at].place {
             table.key.parts[part].kind = kind;
         }

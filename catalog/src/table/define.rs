@@ -279,7 +279,17 @@ impl Table {
         let too_many = || Error::new(ErrorKind::Invalid, "tables can have at most 65534 columns, dropped ones counted");
         let next = self.next_column_id.checked_add(1).ok_or_else(too_many)?;
         let (id, name, kind) = (self.next_column_id, column.name.clone(), column.kind);
-        self.columns.push(Column { id, name, kind, not_null, place, default: None, identity: None, enumerated: None });
+        self.columns.push(Column {
+            id,
+            name,
+            kind,
+            not_null,
+            place,
+            default: None,
+            identity: None,
+            enumerated: None,
+            domain: None,
+        });
         self.next_column_id = next;
         Ok(())
     }

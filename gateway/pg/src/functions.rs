@@ -26,6 +26,7 @@ use std::{
 pub mod arrays;
 pub mod bounded;
 mod date_trunc;
+pub mod domains;
 mod float_errors;
 pub mod formatting;
 pub mod json;

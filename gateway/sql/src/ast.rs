@@ -5,6 +5,7 @@
 
 pub mod copy;
 pub mod definition;
+pub mod domain;
 pub mod enum_type;
 pub mod grant;
 pub mod merge;

@@ -1,4 +1,4 @@
-//! `COMMENT ON` tables, columns, views, types, schemas and databases.
+//! `COMMENT ON` tables, columns, views, types, domains, schemas and databases.
 
 use crate::{
     ast::{
@@ -24,6 +24,8 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
         Commented::Schema(tokens.name()?)
     } else if tokens.words("type") {
         Commented::Type(tokens.table_name()?)
+    } else if tokens.words("domain") {
+        Commented::Domain(tokens.table_name()?)
     } else if tokens.words("column") {
         let mut parts = tokens.path()?;
         let column = parts.pop().unwrap_or_default();
@@ -33,7 +35,7 @@ pub(crate) fn parse_comment(tokens: &mut TokenReader<'_>) -> Result<Definition> 
         Commented::Column(tokens.relation(&parts)?, column)
     } else if matches!(tokens.peek(), Some(Token::Word(_))) {
         return Err(SqlError::unsupported(format!("COMMENT ON {}", tokens.head().to_uppercase()))
-            .with_hint("Tables, columns, views, types, schemas and databases have comments."));
+            .with_hint("Tables, columns, views, types, domains, schemas and databases have comments."));
     } else {
         return Err(tokens.syntax_error());
     };

@@ -1,18 +1,16 @@
-//! `CREATE TABLE`, `ALTER TABLE`, `DROP TABLE`, with families and dotted options.
+//! `CREATE TABLE` and `DROP TABLE`, with families and dotted options; the parts that [`alter_table`](crate::alter_table)
+//! has, too.
 
 use crate::{
     ast::{
         Statement,
         definition::{
-            AlterAction, AlterTable, CellsClause, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition,
-            DropTables, FamilyClause, KeyClause, OnCommit, OptionClause,
+            CellsClause, CheckClause, ColumnClause, CreateTable, DefaultClause, Definition, DropTables, FamilyClause,
+            KeyClause, OnCommit, OptionClause,
         },
-        grant::Owned,
-        schema::Moved,
     },
-    create_table_as, grant,
+    create_table_as,
     names::as_temporary,
-    schema::set_schema,
     sequence, server,
     tokens::TokenReader,
     type_name::parse_column_type,
@@ -33,7 +31,6 @@ const OTHER_OBJECTS: &[&str] = &[
     "collation",
     "conversion",
     "default",
-    "domain",
     "event",
     "extension",
     "external",
@@ -252,10 +249,10 @@ fn set_cells(what: &str, value: String, column: &str, cells: &mut CellsClause) -
     Ok(())
 }
 
-/// The parts of a primary key: `(a, b DESC, c REVERSED)`, or `(a, b, c) WITH (descending = '2', reversed = '3')` with the
-/// positions of parts. The second is the form of dumps: a primary key of PostgreSQL has no directions, and `pg_dump` writes one of
-/// the names of its columns and of its index's options.
-fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
+/// The parts of a primary key: `(a, b DESC, c REVERSED)`, or `(a, b, c) WITH (descending = '2', reversed = '3')` with
+/// the positions of parts. The second is the form of dumps: a primary key of PostgreSQL has no directions, and
+/// `pg_dump` writes one of the names of its columns and of its index's options.
+pub(crate) fn parse_key(tokens: &mut TokenReader<'_>) -> Result<Vec<KeyClause>> {
     let mut parts = tokens.parenthesised(parse_key_part)?;
     if tokens.words("with") {
         for option in parse_options(tokens)? {
@@ -303,7 +300,10 @@ fn both_orders(column: &str) -> SqlError {
 }
 
 /// Parses a column; also returns whether it is the primary key. Its `CHECK` clauses go to `checks`.
-fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> Result<(ColumnClause, bool)> {
+pub(crate) fn parse_column(
+    tokens: &mut TokenReader<'_>,
+    checks: &mut Vec<CheckClause>,
+) -> Result<(ColumnClause, bool)> {
     let name = tokens.name()?;
     let serial = match tokens.head().as_str() {
         "serial" | "serial4" => Some(SqlType::Int4),
@@ -311,7 +311,7 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         "smallserial" | "serial2" => Some(SqlType::Int2),
         _ => None,
     };
-    let (kind, enumerated) = match serial {
+    let (kind, own_type) = match serial {
         Some(kind) => {
             tokens.advance();
             (kind, None)
@@ -378,26 +378,32 @@ fn parse_column(tokens: &mut TokenReader<'_>, checks: &mut Vec<CheckClause>) -> 
         let message = format!("ENCODING of column \"{name}\", which is PROTOBUF");
         return Err(SqlError::syntax(message));
     }
-    Ok((ColumnClause { name, kind, enumerated, not_null, default, protobuf, cells }, key))
+    Ok((ColumnClause { name, kind, own_type, not_null, default, protobuf, cells }, key))
 }
 
 /// Parses an expression that ends before `NOT NULL`.
-fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
+pub(crate) fn parse_default(tokens: &mut TokenReader<'_>) -> Result<Expr> {
     tokens.parse_with(|parser| {
         let until = PostgreSqlDialect {}.prec_value(Precedence::Like);
         parser.parse_subexpr(until)
     })
 }
 
+/// `CHECK (condition)` of a table.
+pub(crate) fn parse_check(tokens: &mut TokenReader<'_>, name: Option<String>) -> Result<CheckClause> {
+    let check = parse_condition(tokens, name)?;
+    if tokens.words("no inherit") || tokens.words("not valid") {
+        return Err(SqlError::unsupported("NO INHERIT and NOT VALID of a CHECK"));
+    }
+    Ok(check)
+}
+
 /// `CHECK (condition)`
-fn parse_check(tokens: &mut TokenReader<'_>, name: Option<String>) -> Result<CheckClause> {
+pub(crate) fn parse_condition(tokens: &mut TokenReader<'_>, name: Option<String>) -> Result<CheckClause> {
     tokens.expect_words("check")?;
     tokens.expect_token(&Token::LParen)?;
     let condition = tokens.parse_with(|parser| parser.parse_expr())?;
     tokens.expect_token(&Token::RParen)?;
-    if tokens.words("no inherit") || tokens.words("not valid") {
-        return Err(SqlError::unsupported("NO INHERIT and NOT VALID of a CHECK"));
-    }
     Ok(CheckClause { name, condition })
 }
 
@@ -411,7 +417,7 @@ fn refuse_key_options(tokens: &mut TokenReader<'_>) -> Result<()> {
 }
 
 /// 0A000 for the constraint that comes next, if it is an unsupported one.
-fn unsupported_constraint(tokens: &TokenReader<'_>) -> Option<SqlError> {
+pub(crate) fn unsupported_constraint(tokens: &TokenReader<'_>) -> Option<SqlError> {
     let what = match tokens.head().as_str() {
         "check" => "CHECK",
         "references" => "REFERENCES",
@@ -457,148 +463,6 @@ fn parse_option_value(tokens: &mut TokenReader<'_>) -> Result<String> {
         _ if sign.is_empty() => tokens.string(),
         _ => Err(tokens.syntax_error()),
     }
-}
-
-pub(crate) fn parse_alter_table(tokens: &mut TokenReader<'_>) -> Result<Definition> {
-    tokens.expect_words("table")?;
-    let if_exists = tokens.words("if exists");
-    tokens.words("only");
-    let name = tokens.table_name()?;
-    if let Some(owner) = grant::owner_to(tokens, || Owned::Table(name.clone(), if_exists))? {
-        return Ok(owner);
-    }
-    if let Some(moved) = set_schema(tokens, Moved::Table, (&name, if_exists))? {
-        return Ok(moved);
-    }
-    let actions = tokens.list(parse_action)?;
-    Ok(Definition::AlterTable(AlterTable { name, if_exists, actions }))
-}
-
-fn parse_action(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
-    if tokens.words("add family") {
-        let if_not_exists = tokens.words("if not exists");
-        let (name, open) = (tokens.name()?, tokens.words("open"));
-        let options = if tokens.words("with") { parse_options(tokens)? } else { Vec::new() };
-        return Ok(AlterAction::AddFamily { name, open, options, if_not_exists });
-    }
-    if tokens.words("drop family") {
-        return Ok(AlterAction::DropFamily(tokens.name()?));
-    }
-    if tokens.words("add") {
-        return parse_add(tokens);
-    }
-    if tokens.words("drop") {
-        if tokens.words("constraint") {
-            let if_exists = tokens.words("if exists");
-            let name = tokens.name()?;
-            let _ = tokens.words("restrict") || tokens.words("cascade");
-            return Ok(AlterAction::DropConstraint { name, if_exists });
-        }
-        tokens.words("column");
-        let if_exists = tokens.words("if exists");
-        let name = tokens.name()?;
-        let cascade = is_cascade(tokens);
-        return Ok(AlterAction::DropColumn { name, if_exists, cascade });
-    }
-    if tokens.words("rename to") {
-        return Ok(AlterAction::RenameTable(tokens.name()?));
-    }
-    if tokens.words("rename constraint") {
-        return Err(SqlError::unsupported("RENAME CONSTRAINT"));
-    }
-    if tokens.words("rename") {
-        tokens.words("column");
-        let from = tokens.name()?;
-        tokens.expect_words("to")?;
-        return Ok(AlterAction::RenameColumn { from, to: tokens.name()? });
-    }
-    if tokens.head() == "set" && tokens.peek_nth(1) == Some(&Token::LParen) {
-        tokens.advance();
-        return Ok(AlterAction::SetOptions(parse_options(tokens)?));
-    }
-    if tokens.words("alter") {
-        return parse_alter_column(tokens);
-    }
-    for what in ["set", "reset", "owner", "enable", "disable", "cluster", "inherit", "attach", "detach", "validate"] {
-        if tokens.head() == what {
-            return Err(SqlError::unsupported(format!("ALTER TABLE … {}", what.to_uppercase())));
-        }
-    }
-    Err(tokens.syntax_error())
-}
-
-/// Parses the rest of `ALTER TABLE … ADD`: a column or a constraint.
-fn parse_add(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
-    let name = if tokens.words("constraint") { Some(tokens.name()?) } else { None };
-    let is_check = tokens.head() == "check" && tokens.peek_nth(1) == Some(&Token::LParen);
-    if tokens.words("primary key") {
-        if tokens.words("using index") {
-            return Err(SqlError::unsupported("ADD PRIMARY KEY USING INDEX"));
-        }
-        return Ok(AlterAction::AddPrimaryKey(parse_key(tokens)?));
-    }
-    if is_check {
-        return Ok(AlterAction::AddCheck(parse_check(tokens, name)?));
-    }
-    if name.is_some() {
-        return Err(unsupported_constraint(tokens).unwrap_or_else(|| tokens.syntax_error()));
-    }
-    parse_add_column(tokens)
-}
-
-fn parse_add_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
-    if !tokens.words("column")
-        && !matches!(tokens.peek_nth(1), Some(Token::Word(_)))
-        && let Some(error) = unsupported_constraint(tokens)
-    {
-        return Err(error);
-    }
-    let if_not_exists = tokens.words("if not exists");
-    let mut checks = Vec::new();
-    let (column, key) = parse_column(tokens, &mut checks)?;
-    Ok(AlterAction::AddColumn { column, checks, key, if_not_exists })
-}
-
-fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
-    tokens.words("column");
-    let column = tokens.name()?;
-    if tokens.words("set data type") || tokens.words("type") {
-        let (kind, enumerated) = parse_column_type(tokens)?;
-        if let Some(name) = enumerated {
-            let what = format!("ALTER COLUMN … TYPE {name}");
-            return Err(SqlError::unsupported(what)
-                .with_hint("Add a column of the type, UPDATE it from this one, then drop this one."));
-        }
-        if tokens.words("using") {
-            return Err(SqlError::unsupported("ALTER COLUMN … TYPE … USING"));
-        }
-        return Ok(AlterAction::SetType { column, kind });
-    }
-    if tokens.words("set default") {
-        return Ok(AlterAction::SetDefault { column, default: Some(Box::new(parse_default(tokens)?)) });
-    }
-    if tokens.words("drop default") {
-        return Ok(AlterAction::SetDefault { column, default: None });
-    }
-    if tokens.words("drop not null") {
-        return Ok(AlterAction::DropNotNull(column));
-    }
-    if tokens.words("set not null") {
-        return Ok(AlterAction::SetNotNull(column));
-    }
-    if tokens.head() == "add" && tokens.head_nth(1) == "generated" {
-        tokens.advance();
-        let (identity, sequence) = sequence::identity(tokens)?.ok_or_else(|| tokens.syntax_error())?;
-        return Ok(AlterAction::AddIdentity { column, identity, sequence });
-    }
-    if let Some((identity, options)) = sequence::identity_changes(tokens)? {
-        return Ok(AlterAction::AlterIdentity { column, identity, options });
-    }
-    if tokens.head() == "set" || tokens.head() == "drop" || tokens.head() == "add" {
-        let what = format!("ALTER COLUMN … {} {}", tokens.head(), tokens.head_nth(1)).to_uppercase();
-        return Err(SqlError::unsupported(what));
-    }
-    Err(tokens.syntax_error())
 }
 
 pub(crate) fn parse_drop_table(tokens: &mut TokenReader<'_>) -> Result<Definition> {

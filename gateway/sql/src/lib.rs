@@ -33,8 +33,10 @@ mod prepared;
 mod proto;
 
 // Definitions.
+mod alter_table;
 mod comment;
 mod definition;
+mod domain;
 mod enum_type;
 pub mod grant;
 pub mod names;

@@ -13,9 +13,10 @@
 mod tests;
 
 use crate::{
+    alter_table,
     ast::{Statement, WithPart},
-    comment, copy, cursor, definition, describe, enum_type, explain, grant, listen, maintenance, merge, prepared,
-    proto, role, schema, select_into, sequence, server, settings,
+    comment, copy, cursor, definition, describe, domain, enum_type, explain, grant, listen, maintenance, merge,
+    prepared, proto, role, schema, select_into, sequence, server, settings,
     tokens::TokenReader,
     transaction, view, write,
 };
@@ -138,7 +139,7 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             let what = format!("CREATE TEMPORARY {}", tokens.head_nth(1).to_uppercase());
             Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary."))
         }
-        ("alter", "table") => definition::parse_alter_table(tokens),
+        ("alter", "table") => alter_table::parse_alter_table(tokens),
         ("alter", "system") => return maintenance::parse_alter_system(tokens),
         ("drop", "table") => definition::parse_drop_table(tokens),
         ("create", "schema") => return schema::parse_create(tokens),
@@ -147,6 +148,9 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "type") => enum_type::parse_create(tokens),
         ("alter", "type") => enum_type::parse_alter(tokens),
         ("drop", "type") => enum_type::parse_drop(tokens),
+        ("create", "domain") => domain::parse_create(tokens),
+        ("alter", "domain") => domain::parse_alter(tokens),
+        ("drop", "domain") => domain::parse_drop(tokens),
         ("create", "sequence") => sequence::parse_create_sequence(tokens),
         ("drop", "sequence") => sequence::parse_drop_sequence(tokens),
         ("create", "proto") => proto::parse_create_proto(tokens),

@@ -77,6 +77,7 @@ impl Remake {
             default,
             identity: None,
             enumerated: None,
+            domain: None,
         };
         table.columns.insert(0, column);
         self
@@ -89,8 +90,8 @@ impl Remake {
         table.next_column_id += 1;
         let place = ColumnPlace::Cell { family, qualifier: name.to_owned(), encoding: Encoding::default() };
         let name = name.to_owned();
-        let (default, identity, enumerated) = (None, None, None);
-        table.columns.push(Column { id, name, kind, not_null: false, place, default, identity, enumerated });
+        let (default, identity, enumerated, domain) = (None, None, None, None);
+        table.columns.push(Column { id, name, kind, not_null: false, place, default, identity, enumerated, domain });
         Some(self)
     }
 

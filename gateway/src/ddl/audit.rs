@@ -1,7 +1,7 @@
 //! What the [audit log](crate::audit) says of a definition: the statement's tag and the names that it is about, whether
 //! it was made or refused. Texts of definitions are left out, since defaults, checks and views may hold values.
 
-use crate::sql::ast::{enum_type::TypeChange, schema::SchemaChange};
+use crate::sql::ast::{domain::DomainChange, enum_type::TypeChange, schema::SchemaChange};
 use crate::{
     audit::Event,
     pg::error::SqlError,
@@ -46,9 +46,11 @@ fn of(event: Event, definition: &Definition) -> Event {
             event.names("objects", drop.names.iter().map(ToString::to_string))
         }
         Definition::Comment(comment) => match &comment.on {
-            Commented::Table(name) | Commented::View(_, name) | Commented::Column(name, _) | Commented::Type(name) => {
-                one(event, name)
-            }
+            Commented::Table(name)
+            | Commented::View(_, name)
+            | Commented::Column(name, _)
+            | Commented::Type(name)
+            | Commented::Domain(name) => one(event, name),
             Commented::Database(name) | Commented::Schema(name) => one(event, name),
         },
         Definition::Type(change) => match change {
@@ -57,6 +59,11 @@ fn of(event: Event, definition: &Definition) -> Event {
             | TypeChange::Rename { name, .. }
             | TypeChange::Move { name, .. } => one(event, name),
             TypeChange::Drop { names, .. } => event.names("objects", names.iter().map(ToString::to_string)),
+        },
+        Definition::Domain(change) => match change {
+            DomainChange::Create(create) => one(event, &create.name),
+            DomainChange::Alter { name, .. } => one(event, name),
+            DomainChange::Drop { names, .. } => event.names("objects", names.iter().map(ToString::to_string)),
         },
         Definition::Schema(change) => match change {
             SchemaChange::Create { name, owner, .. } => {
@@ -117,7 +124,8 @@ fn of_rights(event: Event, change: &RightsChange) -> Event {
                 | Owned::View(name, _)
                 | Owned::Materialized(name, _)
                 | Owned::Sequence(name, _)
-                | Owned::Type(name) => name.to_string(),
+                | Owned::Type(name)
+                | Owned::Domain(name) => name.to_string(),
                 Owned::Database(name) | Owned::Schema(name) => name.clone(),
             };
             event.names("objects", [name]).names("roles", [role_name(to)])

@@ -1,6 +1,7 @@
 //! What the columns and conditions of a new table come to, before it is made: defaults are evaluated, conditions
 //! planned.
 
+use super::own_type::ColumnTypes;
 use crate::{
     dml,
     pg::error::{Result, SqlError, SqlState},
@@ -9,11 +10,10 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::Expr;
 use keyspan_catalog::{
-    ColumnPlace, EnumType, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
+    ColumnPlace, PrivateEdit, Sequence, SequenceOptions, Snapshot, SqlType, Table, TenantId,
     rights::PUBLIC_SCHEMA,
     table::{ColumnDefault, DefaultValue, Identity},
 };
-use std::sync::Arc;
 
 /// A column with a sequence of its own.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct ColumnClauses {
     defaults: Vec<(String, ColumnDefault)>,
     own: Vec<WithSequence>,
     checks: Vec<(Option<String>, String, Vec<String>)>,
-    enumerated: Vec<(String, Arc<EnumType>)>,
+    types: ColumnTypes,
 }
 
 impl ColumnClauses {
@@ -64,8 +64,8 @@ impl ColumnClauses {
         checks: &[CheckClause],
         draft: &Table,
     ) -> Result<()> {
-        self.enumerated = super::enum_type::of_columns(session, columns)?;
-        let draft = &with_types(draft.clone(), &self.enumerated);
+        self.types = ColumnTypes::of(session, columns)?;
+        let draft = &self.types.put(draft.clone());
         for column in columns {
             match &column.default {
                 None => {}
@@ -118,7 +118,7 @@ impl ColumnClauses {
             default: None,
             protobuf: None,
             cells: None,
-            enumerated: None,
+            own_type: None,
         };
         Ok(Self { own: vec![with_sequence(&clause, Some(identity), sequence)], ..Self::default() })
     }
@@ -130,7 +130,7 @@ impl ColumnClauses {
 
     /// The table with all of it but for sequences.
     pub(super) fn put_values(&self, table: Table) -> keyspan_catalog::Result<Table> {
-        let mut table = with_types(table, &self.enumerated);
+        let mut table = self.types.put(table);
         for (column, default) in &self.defaults {
             table = table.set_default(column, Some(default.clone()))?;
         }
@@ -158,15 +158,6 @@ impl ColumnClauses {
     }
 }
 
-/// The table with columns of enumerated types.
-fn with_types(mut table: Table, types: &[(String, Arc<EnumType>)]) -> Table {
-    for column in &mut table.columns {
-        let of = types.iter().find(|(name, _)| *name == column.name);
-        column.enumerated = of.map(|(_, of)| of.clone()).or(column.enumerated.take());
-    }
-    table
-}
-
 /// The text of a condition as it is stored, and the columns that it names.
 ///
 /// # Errors
@@ -179,7 +170,7 @@ pub(super) async fn settled_check(
     let query = session.query_now().await?;
     let columns = dml::checked_columns(&query, table, condition).await?;
     let mut bound = condition.clone();
-    query.statement_context().enum_names().bind(&mut bound);
+    query.statement_context().type_names().bind(&mut bound);
     Ok((condition_text(&bound), columns))
 }
 

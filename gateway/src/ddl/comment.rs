@@ -32,6 +32,7 @@ pub(super) async fn comment(session: &mut Session, said: &Comment) -> Result<()>
             Err(SqlError::unsupported("COMMENT ON SCHEMA in the operator's database"))
         }
         Commented::Schema(name) => super::schema::comment(session, name, text.as_ref()).await,
+        Commented::Domain(name) => super::domain::comment(session, name, text.as_ref()).await,
         Commented::Type(name) => super::enum_type::comment(session, name, text.as_ref()).await,
         Commented::Table(name) => match found(session, name)? {
             (place, Found::Table(table)) => on_table(session, place, &table, None, text).await,

@@ -4,7 +4,7 @@
 //! ([`Catalog::drop_tenant`](keyspan_catalog::Catalog::drop_tenant)). The background task ([`purge`])
 //! finishes interrupted drops and purges the tenant's bytes from files.
 
-use super::{quota::Change, rights::named_owner, skipped};
+use super::{quota::Change, rights::named_owner};
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     purge,
@@ -76,7 +76,7 @@ pub(super) async fn drop(session: &mut Session, name: &str, if_exists: bool, for
     let oid = match instance.catalog.snapshot().tenant(name) {
         Some(tenant) => Some(tenant.oid),
         None if if_exists => {
-            skipped(session, &format!("database \"{name}\" does not exist"));
+            session.skipped(&format!("database \"{name}\" does not exist"));
             return Ok(());
         }
         None => None,

@@ -1,17 +1,17 @@
 //! `CREATE TYPE … AS ENUM`, `ALTER TYPE`, `DROP TYPE`: a tenant's enumerated types.
 
 use super::{
+    drop_type, own_type,
     private::{change, schema_oid, tenant},
-    skipped,
 };
 use crate::{
-    lookup,
+    lookup::{self, OwnType},
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
     },
     session::Session,
-    sql::ast::{definition::ColumnClause, enum_type::TypeChange},
+    sql::ast::enum_type::TypeChange,
 };
 use keyspan_catalog::{EnumType, PrivateEdit, Snapshot, enum_type::LabelPlace, snapshot::FIRST_OID};
 use std::sync::Arc;
@@ -32,7 +32,9 @@ pub(super) async fn execute(session: &mut Session, said: &TypeChange) -> Result<
             alter(session, &found, EnumType { name: named.name, ..found.as_ref().clone() }).await
         }
         TypeChange::Move { name, to } => move_to(session, name, &Schema::named(to)).await,
-        TypeChange::Drop { names, if_exists, cascade } => drop(session, names, *if_exists, *cascade).await,
+        TypeChange::Drop { names, if_exists, cascade } => {
+            drop_type::drop(session, (names, "type"), *if_exists, *cascade).await
+        }
     }
 }
 
@@ -45,34 +47,18 @@ pub(super) fn tag(said: &TypeChange) -> &'static str {
     }
 }
 
-/// The type of a name, along the session's path.
+/// The enumerated type of a name, if the role has the rights of its owner.
 ///
 /// # Errors
-/// 42704; 3F000 for a schema that does not exist.
-pub(super) fn found(session: &Session, name: &RelationName) -> Result<Arc<EnumType>> {
-    let snapshot = session.catalog_snapshot();
-    let of = lookup::enum_type(&snapshot, session.identity.rows.tenant(), &session.search_path(), name);
-    of.cloned().ok_or_else(|| {
-        let no_schema = session.place_of(name).err().filter(|_| name.schema.is_some());
-        let missing = || SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"));
-        no_schema.unwrap_or_else(missing)
-    })
-}
-
-/// The types of columns of a table that is made or gets them, by column.
-///
-/// # Errors
-/// Those of [`found`]; 0A000 in a shared table.
-pub(super) fn of_columns(session: &Session, columns: &[ColumnClause]) -> Result<Vec<(String, Arc<EnumType>)>> {
-    let named = columns.iter().filter_map(|column| Some((column, column.enumerated.as_ref()?)));
-    named.map(|(column, name)| Ok((column.name.clone(), found(session, name)?))).collect()
-}
-
-/// [`found`], if the role has the rights of its owner.
+/// Those of [`own_type::found`]; 42501; 42809 for a domain.
 fn owned(session: &Session, name: &RelationName) -> Result<Arc<EnumType>> {
-    let found = found(session, name)?;
-    session.check_owner(found.id, false)?;
-    Ok(found)
+    let found = own_type::found(session, name)?;
+    session.check_owner(found.id(), false)?;
+    match found {
+        OwnType::Enum(found) => Ok(found),
+        OwnType::Domain(_) => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("{name} is a domain"))
+            .with_hint("Use ALTER DOMAIN instead.")),
+    }
 }
 
 async fn create(session: &mut Session, name: &RelationName, labels: &[String]) -> Result<()> {
@@ -102,7 +88,7 @@ async fn add_label(
 ) -> Result<()> {
     let found = owned(session, name)?;
     if if_not_exists && found.position(label).is_some() {
-        skipped(session, &format!("enum label \"{label}\" already exists"));
+        session.skipped(&format!("enum label \"{label}\" already exists"));
         return Ok(());
     }
     let after = found.with_label(label, place)?;
@@ -120,36 +106,4 @@ async fn move_to(session: &mut Session, name: &RelationName, to: &Schema) -> Res
 pub(super) async fn comment(session: &mut Session, name: &RelationName, text: Option<&String>) -> Result<()> {
     let found = owned(session, name)?;
     alter(session, &found, EnumType { comment: text.cloned(), ..found.as_ref().clone() }).await
-}
-
-async fn drop(session: &mut Session, names: &[RelationName], if_exists: bool, cascade: bool) -> Result<()> {
-    let mut dropped = Vec::with_capacity(names.len());
-    for name in names {
-        match found(session, name) {
-            Ok(of) => {
-                session.check_owner(of.id, true)?;
-                if !dropped.contains(&of.id) {
-                    dropped.push(of.id);
-                }
-            }
-            Err(error)
-                if if_exists && [SqlState::UNDEFINED_OBJECT, SqlState::INVALID_SCHEMA_NAME].contains(&error.state) =>
-            {
-                skipped(session, &format!("type \"{name}\" does not exist"));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    if dropped.is_empty() {
-        return Ok(());
-    }
-    let edits = |_: &Snapshot| Ok(dropped.iter().map(|id| PrivateEdit::DropEnum(*id)).collect());
-    change(session, edits).await.map_err(|error| match error.state {
-        SqlState::DEPENDENT_OBJECTS_STILL_EXIST if cascade => {
-            SqlError::unsupported("DROP TYPE … CASCADE of a used type")
-                .with_detail(error.detail.unwrap_or_default())
-                .with_hint("Drop the columns and views that use it first.")
-        }
-        _ => error,
-    })
 }

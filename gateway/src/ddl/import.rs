@@ -136,7 +136,7 @@ fn definition(said: &ImportForeignSchema, name: &TableName, guess: &Guess) -> Cr
     let column = |name: &str, kind, cells| ColumnClause {
         name: name.to_owned(),
         kind,
-        enumerated: None,
+        own_type: None,
         not_null: false,
         default: None,
         protobuf: None,

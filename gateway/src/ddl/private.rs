@@ -5,8 +5,8 @@
 
 use super::{
     column_defaults::ColumnClauses,
+    own_type,
     rewrite_rows::{self, Alteration},
-    skipped,
     table::{cascading, definition_of, passed_over, settle},
 };
 use crate::{
@@ -41,15 +41,16 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     let place = session.place_of(&create.name)?;
     check_on_commit(&place, create.on_commit)?;
     if create.if_not_exists && is_there(session, &place, &create.name) {
-        skipped(session, &format!("relation \"{}\" already exists", create.name));
+        session.skipped(&format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
     check_create(session, &place)?;
+    let create = own_type::with_kinds(session, create)?.into_owned();
     let options = without_storage_parameters(session, &create.options);
     let (tenant, plain) = (tenant(session)?.0, CreateTable { options, ..create.clone() });
     let definition = |snapshot: &Snapshot| definition_of(&plain, snapshot, Some(&tenant));
     let draft = Table::define_private(TableId(FIRST_OID), &definition(&session.catalog_snapshot())?)?;
-    let given = ColumnClauses::of(session, create, &draft).await?;
+    let given = ColumnClauses::of(session, &create, &draft).await?;
     let edit = |snapshot: &Snapshot| {
         let id = TableId(snapshot.next_oid.max(FIRST_OID));
         let mut table = Table::define_private(id, &definition(snapshot)?)?;
@@ -91,7 +92,7 @@ pub(crate) fn check_on_commit(place: &Schema, on_commit: Option<OnCommit>) -> Re
 pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
     let Some((place, table)) = find(session, &alter.name) else {
         if alter.if_exists {
-            skipped(session, &format!("relation \"{}\" does not exist", alter.name));
+            session.skipped(&format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
         return Err(session.missing(&alter.name, "relation"));
@@ -100,7 +101,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     let mut actions = Vec::with_capacity(alter.actions.len());
     for action in &alter.actions {
         if let Some(what) = passed_over(&table, action) {
-            skipped(session, &what);
+            session.skipped(&what);
         }
         match action {
             AlterAction::SetOptions(options) => {
@@ -153,7 +154,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
                 let Some((_, found)) = session.find(name) else { continue };
                 return Err(super::view::wrong_kind(name, "table", &found));
             }
-            None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
+            None if drop.if_exists => session.skipped(&format!("table \"{name}\" does not exist")),
             None => return Err(session.missing(name, "table")),
         }
     }
@@ -210,7 +211,7 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
     let tenant = tenant(session)?.0;
     let place = super::view::permanent(session, &create.name, "CREATE TEMPORARY SEQUENCE")?;
     if create.if_not_exists && is_there(session, &place, &create.name) {
-        skipped(session, &format!("relation \"{}\" already exists", create.name));
+        session.skipped(&format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
     session.check_create(&place)?;
@@ -235,7 +236,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
                 session.check_owner(sequence.id, true)?;
                 names.push((name, sequence.id));
             }
-            None if drop.if_exists => skipped(session, &format!("sequence \"{name}\" does not exist")),
+            None if drop.if_exists => session.skipped(&format!("sequence \"{name}\" does not exist")),
             None => return Err(session.missing(name, "sequence")),
         }
     }
@@ -299,6 +300,7 @@ pub(super) fn owned_by(maker: Option<u32>, mut edits: Vec<PrivateEdit>) -> Vec<P
         PrivateEdit::CreateView(view) => Some(view.id),
         PrivateEdit::CreateProto(descriptor) => Some(descriptor.id),
         PrivateEdit::CreateEnum(of) => Some(of.id),
+        PrivateEdit::CreateDomain(of) => Some(of.id),
         _ => None,
     });
     let owned: Vec<_> = made.map(|oid| PrivateEdit::Own(oid, role)).collect();

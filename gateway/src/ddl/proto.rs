@@ -1,10 +1,7 @@
 //! `CREATE PROTO DESCRIPTOR`, `DROP PROTO DESCRIPTOR`: the operator's, which columns of all tables may use, and a
 //! tenant's own, for its private tables. Then the message that a column is declared with.
 
-use super::{
-    private::{change, tenant},
-    skipped,
-};
+use super::private::{change, tenant};
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -68,7 +65,7 @@ pub(super) async fn drop(session: &mut Session, names: &[String], if_exists: boo
                 }
                 found.push(descriptor.id);
             }
-            None if if_exists => skipped(session, &format!("protobuf descriptor \"{name}\" does not exist")),
+            None if if_exists => session.skipped(&format!("protobuf descriptor \"{name}\" does not exist")),
             None => {
                 let message = format!("protobuf descriptor \"{name}\" does not exist");
                 let error = SqlError::new(SqlState::UNDEFINED_OBJECT, message);

@@ -85,9 +85,13 @@ impl Alteration {
         Self { keeps_cells: true, ..self }
     }
 
-    /// What it asks of the rows. Those of a table that loses a column are written anew without its cells.
+    /// What it asks of the rows. Those of a table that loses a column are written anew without its cells, those of one
+    /// that gets a column of a domain with its default.
     pub(super) fn asks(&self) -> RowEffect {
-        match !self.keeps_cells && self.after.erases_from(&self.before) {
+        // A new column of a domain may have a default and conditions that the table does not tell.
+        let is_old = |id: u16| self.before.columns.iter().any(|old| old.id == id);
+        let new_domain = self.after.columns.iter().any(|column| column.domain.is_some() && !is_old(column.id));
+        match new_domain || (!self.keeps_cells && self.after.erases_from(&self.before)) {
             true => RowEffect::Rewrite,
             false => self.after.effect_on_rows(&self.before),
         }
@@ -199,7 +203,7 @@ async fn fill(
 }
 
 /// The values of some columns of a stored row.
-fn values(row: &Row, table: &Table, columns: &[&Column]) -> Result<Vec<Value>> {
+pub(super) fn values(row: &Row, table: &Table, columns: &[&Column]) -> Result<Vec<Value>> {
     let parts = table.key.decode(&row.key)?;
     let value = |column: &&Column| match &column.place {
         ColumnPlace::Key(part) => Ok(parts[*part].clone()),

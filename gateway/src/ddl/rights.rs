@@ -51,7 +51,7 @@ pub(super) async fn change(session: &mut Session, change: &RightsChange) -> Resu
         RightsChange::Owner(Owned::Sequence(name, if_exists), to) => {
             relation_owner(session, name, *if_exists, to, "sequence").await
         }
-        RightsChange::Owner(Owned::Type(name), to) => type_owner(session, name, to).await,
+        RightsChange::Owner(Owned::Type(name) | Owned::Domain(name), to) => type_owner(session, name, to).await,
         RightsChange::Reassign(roles, to) => reassign(session, roles, to).await,
     }
 }
@@ -71,6 +71,7 @@ pub(super) fn tag(change: &RightsChange) -> &'static str {
         RightsChange::Owner(Owned::Database(_), _) => "ALTER DATABASE",
         RightsChange::Owner(Owned::Schema(_), _) => "ALTER SCHEMA",
         RightsChange::Owner(Owned::Type(_), _) => "ALTER TYPE",
+        RightsChange::Owner(Owned::Domain(_), _) => "ALTER DOMAIN",
         RightsChange::Reassign(..) => "REASSIGN OWNED",
     }
 }
@@ -323,7 +324,7 @@ async fn relation_owner(
         Err(error)
             if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME].contains(&error.state) && if_exists =>
         {
-            super::skipped(session, &format!("relation \"{name}\" does not exist"));
+            session.skipped(&format!("relation \"{name}\" does not exist"));
             return Ok(());
         }
         found => found?,
@@ -349,15 +350,15 @@ async fn relation_owner(
 async fn type_owner(session: &mut Session, name: &RelationName, to: &RoleSpec) -> Result<()> {
     let tenant = tenant_of(session, "OWNER TO")?;
     let snapshot = session.catalog_snapshot();
-    let of = super::enum_type::found(session, name)?;
+    let of = super::own_type::found(session, name)?;
     let owner = role_oid(session, &snapshot, to)?;
     check_role(&snapshot, owner)?;
-    if snapshot.owner_of(Some(&tenant), of.id) == owner {
+    if snapshot.owner_of(Some(&tenant), of.id()) == owner {
         return Ok(());
     }
-    session.check_owner(of.id, false)?;
-    check_new_owner(session, &tenant, owner, of.schema)?;
-    let edit = |_: &Snapshot| Ok(vec![PrivateEdit::SetOwner(BTreeSet::from([of.id]), owner)]);
+    session.check_owner(of.id(), false)?;
+    check_new_owner(session, &tenant, owner, of.schema())?;
+    let edit = |_: &Snapshot| Ok(vec![PrivateEdit::SetOwner(BTreeSet::from([of.id()]), owner)]);
     private::change(session, edit).await
 }
 

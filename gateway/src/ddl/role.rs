@@ -1,6 +1,6 @@
 //! `CREATE ROLE`, `ALTER ROLE`, `DROP ROLE`, `GRANT` and `REVOKE CONNECT`.
 
-use super::{database::tenant_id, skipped};
+use super::database::tenant_id;
 use crate::pg::datetime::Input;
 use crate::{
     auth::{self, operator::OPERATOR_ROLE},
@@ -76,7 +76,7 @@ pub(super) async fn drop(session: &mut Session, names: &[String], if_exists: boo
         }
         match catalog.commit(|_| Ok(Edit::DropRole(name.clone()))).await {
             Err(error) if if_exists && error.kind() == ErrorKind::NoRole => {
-                skipped(session, &format!("role \"{name}\" does not exist"));
+                session.skipped(&format!("role \"{name}\" does not exist"));
             }
             dropped => drop_ok(dropped)?,
         }

@@ -6,7 +6,6 @@
 use super::{
     private::{self, change, schema_oid},
     rights::role_oid,
-    skipped,
     view::{cascaded, tell},
 };
 use crate::{
@@ -104,7 +103,7 @@ async fn create(
     }
     let name = name.map_or_else(|| snapshot.role_name(owner), str::to_owned);
     if if_not_exists && snapshot.schema_in(Some(&tenant), &name).is_some() {
-        skipped(session, &format!("schema \"{name}\" already exists"));
+        session.skipped(&format!("schema \"{name}\" already exists"));
         return Ok(());
     }
     let edit = |snapshot: &Snapshot| {
@@ -139,7 +138,7 @@ async fn drop(session: &mut Session, names: &[String], if_exists: bool, cascade:
                 schemas.insert(oid);
             }
             Err(error) if if_exists && error.state == SqlState::INVALID_SCHEMA_NAME => {
-                skipped(session, &format!("schema \"{name}\" does not exist"));
+                session.skipped(&format!("schema \"{name}\" does not exist"));
             }
             Err(error) => return Err(error),
         }
@@ -264,7 +263,7 @@ async fn move_to(
         (Some((_, Found::View(view))), _) => (view.id, Moved::View),
         (None, Some(sequence)) => (sequence.id, Moved::Sequence),
         (None, None) if if_exists => {
-            skipped(session, &format!("relation \"{name}\" does not exist"));
+            session.skipped(&format!("relation \"{name}\" does not exist"));
             return Ok(());
         }
         (None, None) => return Err(session.missing(name, "relation")),

@@ -3,7 +3,7 @@
 //! A new definition is seen as any: with the commit of a transaction. `RESTART` sets the number at once, as `setval`
 //! does: a rollback leaves it.
 
-use super::{private, skipped};
+use super::private;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Result<()> {
     let Some(sequence) = find(session, &alter.name)? else {
         if alter.if_exists {
-            skipped(session, &format!("relation \"{}\" does not exist", alter.name));
+            session.skipped(&format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
         return Err(session.missing(&alter.name, "relation"));

@@ -1,6 +1,5 @@
 //! `CREATE SERVER`, `DROP SERVER`: the operator's.
 
-use super::skipped;
 use crate::{
     pg::error::{Result, SqlError, SqlState},
     session::Session,
@@ -17,7 +16,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateServer) -> Resu
     }
     let catalog = session.instance.catalog.clone();
     if create.if_not_exists && catalog.snapshot().server(&create.name).is_some() {
-        skipped(session, &format!("server \"{}\" already exists", create.name));
+        session.skipped(&format!("server \"{}\" already exists", create.name));
         return Ok(());
     }
     let edit = |snapshot: &Snapshot| {
@@ -36,7 +35,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropServers) -> Result<()
         match snapshot.server(name) {
             Some(server) if found.contains(&server.id) => {}
             Some(server) => found.push(server.id),
-            None if drop.if_exists => skipped(session, &format!("server \"{name}\" does not exist")),
+            None if drop.if_exists => session.skipped(&format!("server \"{name}\" does not exist")),
             None => return Err(no_server(name).into()),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, settled_check},
     erasure::{self, Dropped},
-    foreign, proto, sequence, skipped,
+    foreign, own_type, proto, sequence,
 };
 use crate::{
     dml,
@@ -28,7 +28,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateTable) -> Resul
     session.place_of(&create.name)?;
     let catalog = session.instance.catalog.clone();
     if create.if_not_exists && catalog.snapshot().table(&create.name).is_some() {
-        skipped(session, &format!("relation \"{}\" already exists", create.name));
+        session.skipped(&format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
     let found = foreign::found(session, create).await?;
@@ -55,7 +55,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     let before = catalog.snapshot();
     let Some(table) = shared(&before, &alter.name) else {
         if alter.if_exists {
-            skipped(session, &format!("relation \"{}\" does not exist", alter.name));
+            session.skipped(&format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
         return Err(missing(session, &alter.name));
@@ -63,7 +63,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<(
     for action in &alter.actions {
         refuse_for_shared(action)?;
         if let Some(what) = passed_over(table, action) {
-            skipped(session, &what);
+            session.skipped(&what);
         }
     }
     foreign::reach(session, table).await?;
@@ -116,7 +116,7 @@ pub(super) async fn drop(session: &mut Session, drop: &DropTables) -> Result<()>
     for name in &drop.names {
         match shared(&snapshot, name) {
             Some(table) => tables.push(table.clone()),
-            None if drop.if_exists => skipped(session, &format!("table \"{name}\" does not exist")),
+            None if drop.if_exists => session.skipped(&format!("table \"{name}\" does not exist")),
             None => return Err(missing(session, name)),
         }
     }
@@ -269,6 +269,7 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
         let next = match action {
             AlterAction::AddColumn { column, checks, key, if_not_exists } if passed_over(&table, action).is_none() => {
                 let tenant = session.identity.rows.tenant();
+                let column = &own_type::with_kind(session, column)?;
                 let message = proto::encoding(&session.catalog_snapshot(), tenant, column)?;
                 let definition = column_of(column, message);
                 let draft = table.add_column(&definition)?;

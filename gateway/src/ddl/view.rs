@@ -4,10 +4,7 @@
 //! The query of a view is planned once when it is made, to know its columns; what is stored has names bound
 //! ([`view_binding`]). That nothing goes which a view uses is the catalog's to see ([`sql_view`]).
 
-use super::{
-    private::{change, change_in, check_create, schema_oid, tenant},
-    skipped,
-};
+use super::private::{change, change_in, check_create, schema_oid, tenant};
 use crate::lookup;
 use crate::{
     pg::{
@@ -86,7 +83,7 @@ pub(crate) async fn drafted(session: &Session, view: &View, create: &CreateView)
     let mut query = ast::Statement::Query(create.query.clone());
     let planner = session.query(view.clone())?;
     planner.write_out(&mut query).await?;
-    planner.statement_context().enum_names().bind(&mut query);
+    planner.statement_context().type_names().bind(&mut query);
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
     Ok(SqlView {
@@ -124,7 +121,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterView) -> Result<()
         }
         Some(_) => return Err(not_a(&alter.name, alter.kind.map_or("view", ViewKind::name))),
         None if alter.if_exists => {
-            skipped(session, &format!("relation \"{}\" does not exist", alter.name));
+            session.skipped(&format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
         }
         None => return Err(session.missing(&alter.name, "relation")),
@@ -180,7 +177,7 @@ pub(super) async fn drop(session: &mut Session, kind: ViewKind, drop: &DropTable
                 views.push((place, view.id));
             }
             Some((_, found)) => return Err(wrong_kind(name, kind.name(), &found)),
-            None if drop.if_exists => skipped(session, &format!("{} \"{name}\" does not exist", kind.name())),
+            None if drop.if_exists => session.skipped(&format!("{} \"{name}\" does not exist", kind.name())),
             None => return Err(session.missing(name, kind.name())),
         }
     }

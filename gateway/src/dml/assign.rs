@@ -268,6 +268,7 @@ mod tests {
             default: None,
             identity: None,
             enumerated: None,
+            domains: Vec::new(),
         };
         let array = value.to_array().unwrap();
         let shown = match assign(&array, 0, &column, Input::initial()) {

@@ -17,10 +17,7 @@ use crate::{
     pg_catalog::objects,
     query::Query,
 };
-use arrow::{
-    array::{Array, AsArray},
-    datatypes::DataType,
-};
+use arrow::datatypes::DataType;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility},
@@ -53,28 +50,10 @@ impl Defaults {
     pub(crate) async fn new(query: &Query, target: &Target, named: &[usize]) -> Result<Self> {
         let statement = query.statement_context().clone();
         let mut columns = Vec::new();
-        for (at, column) in target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at)) {
-            let Some(default) = &column.default else { continue };
-            let source = match &default.value {
-                DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
-                DefaultValue::Now => {
-                    let now = Value::Timestamp(statement.transaction_micros);
-                    Source::Value(now.fit(column.kind)?.into_owned())
-                }
-                DefaultValue::Uuid => Source::Uuid,
-                DefaultValue::Next(id) => {
-                    let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
-                    let sequence = found.cloned().ok_or_else(|| {
-                        let message = format!("the sequence of column \"{}\" does not exist", column.name);
-                        SqlError::new(SqlState::UNDEFINED_TABLE, message)
-                    })?;
-                    // As in PostgreSQL, the sequence of an identity column is part of its table.
-                    if column.identity.is_none() {
-                        statement.authorize_sequence(&sequence, Privileges::USAGE | Privileges::UPDATE)?;
-                    }
-                    Source::Next(sequence)
-                }
-                DefaultValue::Expression => {
+        for (at, column, default) in of_others(target, named) {
+            let source = match plain(&statement, column, default)? {
+                Some(source) => source,
+                None => {
                     let select = super::select::select(vec![parsed(&default.sql)?], Vec::new(), None)?;
                     let plan = query.plan(&select).await?;
                     let mut rows = query.run(plan).await?;
@@ -88,6 +67,23 @@ impl Defaults {
             columns.push((at, source));
         }
         Ok(Self { columns, statement })
+    }
+
+    /// The same where none of them [has to be computed](Self::are_plain).
+    ///
+    /// # Errors
+    /// Those of sequences.
+    pub(crate) fn of_plain(statement: Arc<StatementContext>, target: &Target, named: &[usize]) -> Result<Self> {
+        let mut columns = Vec::new();
+        for (at, column, default) in of_others(target, named) {
+            columns.extend(plain(&statement, column, default)?.map(|source| (at, source)));
+        }
+        Ok(Self { columns, statement })
+    }
+
+    /// Whether no default of the columns that are not named is an expression that has to be computed.
+    pub(crate) fn are_plain(target: &Target, named: &[usize]) -> bool {
+        of_others(target, named).all(|(_, _, default)| default.value != DefaultValue::Expression)
     }
 
     /// Puts them into a row.
@@ -104,6 +100,43 @@ impl Defaults {
         }
         Ok(())
     }
+}
+
+/// The columns that are not named and have a default, with their places.
+fn of_others<'a>(
+    target: &'a Target,
+    named: &'a [usize],
+) -> impl Iterator<Item = (usize, &'a TargetColumn, &'a ColumnDefault)> {
+    let others = target.columns.iter().enumerate().filter(|(at, _)| !named.contains(at));
+    others.filter_map(|(at, column)| Some((at, column, column.default.as_ref()?)))
+}
+
+/// Where the values of a default come from; `None` for one that has to be computed.
+///
+/// # Errors
+/// Those of sequences; a fault of ours for a constant that is none any more.
+fn plain(statement: &StatementContext, column: &TargetColumn, default: &ColumnDefault) -> Result<Option<Source>> {
+    Ok(Some(match &default.value {
+        DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
+        DefaultValue::Now => {
+            let now = Value::Timestamp(statement.transaction_micros);
+            Source::Value(now.fit(column.kind)?.into_owned())
+        }
+        DefaultValue::Uuid => Source::Uuid,
+        DefaultValue::Next(id) => {
+            let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
+            let sequence = found.cloned().ok_or_else(|| {
+                let message = format!("the sequence of column \"{}\" does not exist", column.name);
+                SqlError::new(SqlState::UNDEFINED_TABLE, message)
+            })?;
+            // As in PostgreSQL, the sequence of an identity column is part of its table.
+            if column.identity.is_none() {
+                statement.authorize_sequence(&sequence, Privileges::USAGE | Privileges::UPDATE)?;
+            }
+            Source::Next(sequence)
+        }
+        DefaultValue::Expression => return Ok(None),
+    }))
 }
 
 /// What a default that a statement declares comes to; `None` for NULL.
@@ -134,6 +167,11 @@ pub async fn settled(query: &Query, table: &Table, column: &str, expression: &Ex
             DefaultValue::Next(sequence.id)
         }
         _ => match evaluated(query, column, expression).await? {
+            // What is said comes before the default of a domain.
+            (Value::Null, true) if column.domains.iter().any(|domain| domain.default.is_some()) => {
+                sql = "NULL".to_owned();
+                DefaultValue::Expression
+            }
             (Value::Null, true) => return Ok(None),
             (value, true) => {
                 let text = value.to_text(column.kind);
@@ -283,57 +321,8 @@ pub(super) fn parsed(sql: &str) -> Result<Expr> {
 }
 
 /// Whether `DEFAULT` stands there for a value.
-pub(super) fn is_default(expr: &Expr) -> bool {
+pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
-}
-
-/// 23514 for the first row that contradicts a condition of the table, with the row's place. `altering` are rows that
-/// are there.
-///
-/// # Errors
-/// What evaluating a condition finds, for the first row.
-pub(crate) async fn check(
-    query: &Query,
-    target: &Target,
-    rows: &[&[Value]],
-    altering: bool,
-) -> Result<(), (usize, SqlError)> {
-    let checks = &target.table.checks;
-    if checks.is_empty() || rows.is_empty() {
-        return Ok(());
-    }
-    let at_first = |error: SqlError| (0, error);
-    let item = |(at, check): (usize, &keyspan_catalog::table::Check)| {
-        Ok(SelectItem::ExprWithAlias { expr: parsed(&check.sql)?, alias: quoted(&format!("c{at}")) })
-    };
-    let items = checks.iter().enumerate().map(item).collect::<Result<Vec<_>>>().map_err(at_first)?;
-    let name = quoted(&target.table.name);
-    let (_, plan) = written_rows(query, target, &name, &items, rows).await.map_err(at_first)?;
-    let mut batches = query.run(plan).await.map_err(at_first)?;
-    let mut first = 0;
-    while let Some(batch) = batches.try_next().await.map_err(|error| at_first(error.into()))? {
-        for row in 0..batch.num_rows() {
-            for (column, check) in batch.columns().iter().zip(checks) {
-                let holds = column.as_boolean_opt().is_none_or(|holds| holds.is_null(row) || holds.value(row));
-                if !holds && altering {
-                    let (check, table) = (&check.name, &target.table.name);
-                    let message =
-                        format!("check constraint \"{check}\" of relation \"{table}\" is violated by some row");
-                    return Err((first + row, SqlError::new(SqlState::CHECK_VIOLATION, message)));
-                }
-                if !holds {
-                    return Err((first + row, violated(target, &check.name, rows[first + row])));
-                }
-            }
-        }
-        first += batch.num_rows();
-    }
-    Ok(())
-}
-
-fn violated(target: &Target, check: &str, row: &[Value]) -> SqlError {
-    let message = format!("new row for relation \"{}\" violates check constraint \"{check}\"", target.table.name);
-    SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(target.failing(row))
 }
 
 /// Makes values of `DEFAULT` in the rows of a VALUES.

@@ -2,6 +2,7 @@
 
 use super::{
     assign::assign,
+    conditions,
     defaults::{self, Defaults},
     returning::Returned,
     rows, select,
@@ -9,6 +10,7 @@ use super::{
     upsert,
 };
 use crate::{
+    context::StatementContext,
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
@@ -147,7 +149,7 @@ pub(super) async fn run(
     upsert::check_target(target, &conflict)?;
     // A row that is new has its defaults, and one that is there keeps what it has.
     let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
-    let plain = !returned.is_wanted() && !more && target.table.checks.is_empty();
+    let plain = !returned.is_wanted() && !more && !target.has_conditions();
     let blind = plain && upsert::is_blind(target, &called(insert, target), named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
         && !blind
@@ -232,7 +234,7 @@ impl NewRows {
 /// 23514 for the first row that contradicts a condition of the table.
 pub(crate) async fn check_rows(query: &Query, target: &Target, rows: &[NewRow]) -> Result<()> {
     let values: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
-    defaults::check(query, target, &values, false).await.map_err(|(_, error)| error)
+    conditions::check(query, target, &values, false).await.map_err(|(_, error)| error)
 }
 
 fn check_width(insert: &ast::Insert, named: &[usize], width: usize) -> Result<()> {
@@ -257,7 +259,7 @@ pub(super) fn new_rows(
     first: u64,
 ) -> Result<Vec<NewRow>> {
     let key_places = target.key_places()?;
-    let numbers = numbers(query);
+    let numbers = numbers(query.statement_context());
     let one = |row: usize| {
         let mut values = vec![Value::Null; target.columns.len()];
         // A list of values may be shorter than the columns: the rest has its defaults.
@@ -272,8 +274,7 @@ pub(super) fn new_rows(
 }
 
 /// Where keys come from that no column has.
-fn numbers(query: &Query) -> Numbers {
-    let statement = query.statement_context();
+pub(crate) fn numbers(statement: &StatementContext) -> Numbers {
     let given = statement.instance.as_ref().map(|instance| instance.row_numbers.clone()).unwrap_or_default();
     Numbers { given, now_micros: statement.now_micros }
 }

@@ -11,6 +11,7 @@
 
 use super::{
     assign::assign_row,
+    conditions,
     defaults::{self, Defaults},
     insert::{self, LOOKUP_ROWS},
     moved,
@@ -339,7 +340,7 @@ pub(super) async fn run(
                         let rows = insert::new_rows(query, target, (places, defaults), &chunk, number)?;
                         number += rows.len() as u64;
                         let checked: Vec<&[Value]> = rows.iter().map(|row| row.values.as_slice()).collect();
-                        defaults::check(query, target, &checked, false).await.map_err(|(_, error)| error)?;
+                        conditions::check(query, target, &checked, false).await.map_err(|(_, error)| error)?;
                         let written = (&mut merging.written, &mut Returned::new(None));
                         insert::put_new((query.keys(), target), rows, false, &mut new, written).await?;
                     }
@@ -393,7 +394,7 @@ impl Merging<'_> {
             after.push(values);
         }
         let after: Vec<&[Value]> = after.iter().map(Vec::as_slice).collect();
-        defaults::check(self.query, self.target, &after, false).await.map_err(|(_, error)| error)
+        conditions::check(self.query, self.target, &after, false).await.map_err(|(_, error)| error)
     }
 
     fn delete(&mut self, batch: &RecordBatch) -> Result<()> {

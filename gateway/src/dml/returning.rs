@@ -4,7 +4,7 @@
 //! name by which it calls the one that it writes. The items are then a SELECT over it, which runs before the commit: an
 //! item that fails takes the writes along, and the client gets rows only of what is stored.
 
-use super::target::Target;
+use super::target::{Target, TargetColumn};
 use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::{
@@ -17,7 +17,7 @@ use crate::{
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, new_empty_array},
-    datatypes::{DataType, Schema, SchemaRef},
+    datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion::{
     catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider},
@@ -84,6 +84,27 @@ impl<'a> Returned<'a> {
         self.bytes += values.iter().map(|value| size_of::<Value>() + size(value)).sum::<usize>();
         self.rows.push((number, values));
         check_bytes(self.bytes)
+    }
+
+    /// Of plain columns, if they are wanted: [`columns`](Self::columns) gives them.
+    pub(crate) fn plain(wanted: bool) -> Self {
+        Self::new(wanted.then_some(&[]))
+    }
+
+    /// The columns with these places, under the names of a schema.
+    ///
+    /// # Errors
+    /// 54000 for too many bytes.
+    pub(crate) fn columns(
+        self,
+        target: &Target,
+        places: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows: Vec<&[Value]> = self.rows.iter().map(|(_, values)| values.as_slice()).collect();
+        let batch = batch(target, places, schema, &rows)?;
+        check_bytes(batch.get_array_memory_size())?;
+        Ok(Answer { schema: schema.clone(), batches: vec![batch] }.into_stream())
     }
 
     /// What the items say of the rows, in the order of their numbers; `None` without RETURNING.
@@ -161,22 +182,33 @@ fn refuse_aggregates(target: &Target) -> Result<()> {
     Ok(())
 }
 
-fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
-    let field = |column: &super::target::TargetColumn| match &column.enumerated {
+/// The field of a column's values.
+pub(crate) fn field(column: &TargetColumn) -> Field {
+    match &column.enumerated {
         Some(of) => types::enums::field(&column.name, of, !column.not_null),
         None => types::field_of(&column.name, column.kind, !column.not_null),
-    };
+    }
+}
+
+fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
     let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
-    let array = |(at, column): (usize, &super::target::TargetColumn)| -> Result<ArrayRef> {
+    let all: Vec<usize> = (0..target.columns.len()).collect();
+    let batch = batch(target, &all, &schema, rows)?;
+    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+}
+
+/// The values of columns, given by their places.
+fn batch(target: &Target, places: &[usize], schema: &SchemaRef, rows: &[&[Value]]) -> Result<RecordBatch> {
+    let array = |at: &usize| -> Result<ArrayRef> {
+        let (at, column) = (*at, &target.columns[*at]);
         if rows.is_empty() {
             return Ok(new_empty_array(&types::data_type(column.kind)));
         }
         let scalar = |row: &&[Value]| Ok(types::scalar_of_value(column.shown(&row[at])?.as_ref(), column.kind));
         Ok(ScalarValue::iter_to_array(rows.iter().map(scalar).collect::<Result<Vec<_>>>()?)?)
     };
-    let arrays = target.columns.iter().enumerate().map(array).collect::<Result<Vec<_>>>()?;
-    let batch = RecordBatch::try_new(schema.clone(), arrays)?;
-    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+    let arrays = places.iter().map(array).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(schema.clone(), arrays)?)
 }
 
 /// A function that gives a table that was made before.

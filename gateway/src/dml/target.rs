@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::Span,
 };
 use keyspan_catalog::{
-    ColumnPlace, Encoding, EnumType, KeySchema, ProtoMessage, SqlType, Table, Value, mapping,
+    Column, ColumnPlace, Domain, Encoding, EnumType, KeySchema, ProtoMessage, SqlType, Table, Value, mapping,
     table::{ColumnDefault, Identity, MARKER_QUALIFIER, TENANT_COLUMN, marker_family},
 };
 use keyspan_storage::{Aggregate, FamilyName, Mutation, RowKey, store::delete_column};
@@ -60,6 +60,8 @@ pub(crate) struct TargetColumn {
     pub(crate) identity: Option<Identity>,
     /// The enumerated type of its texts.
     pub(crate) enumerated: Option<Arc<EnumType>>,
+    /// Its domain and those that this is based on, the last of them first; none for a column of a plain type.
+    pub(crate) domains: Vec<Arc<Domain>>,
 }
 
 /// Where a column's values go.
@@ -107,6 +109,7 @@ impl Target {
             default: None,
             identity: None,
             enumerated: None,
+            domains: Vec::new(),
         });
         let columns = table.columns.iter().map(|column| {
             let place = match &column.place {
@@ -124,9 +127,18 @@ impl Target {
                 }
             };
             let in_key = matches!(place, Place::Key(_));
-            let (name, kind) = (column.name.clone(), column.kind);
-            let (default, identity, enumerated) = (column.default.clone(), column.identity, column.enumerated.clone());
-            TargetColumn { name, kind, not_null: column.not_null || in_key, place, default, identity, enumerated }
+            let domains = domains_of(view, column);
+            let of_domain = || domains.iter().rev().find_map(|domain| domain.default.clone());
+            TargetColumn {
+                name: column.name.clone(),
+                kind: column.kind,
+                not_null: column.not_null || in_key,
+                place,
+                default: column.default.clone().or_else(of_domain),
+                identity: column.identity,
+                enumerated: column.enumerated.clone(),
+                domains,
+            }
         });
         let columns = tenant.into_iter().chain(columns).collect();
         let hidden = table.has_hidden_key().then(|| &table.key.parts[0]);
@@ -138,6 +150,7 @@ impl Target {
             default: None,
             identity: None,
             enumerated: None,
+            domains: Vec::new(),
         });
         let temporary = view.snapshot.temporary.tables.contains_key(&table.id);
         let input = view.input.clone();
@@ -275,6 +288,13 @@ impl Target {
             .with_detail(format!("Key (tenant)=({tenant}) is not present in table \"tenants\"."))
             .with_hint("CREATE DATABASE makes a tenant."))
     }
+}
+
+/// The domains of a column.
+fn domains_of(view: &View, column: &Column) -> Vec<Arc<Domain>> {
+    let own = || view.snapshot.private_of(view.rows.tenant());
+    let chain = column.domain.and_then(|of| Some(own()?.domain_chain(of.id)));
+    chain.into_iter().flatten().cloned().collect()
 }
 
 /// The cell that says that the row exists.

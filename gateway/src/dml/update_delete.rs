@@ -2,7 +2,7 @@
 
 use super::{
     assign::assign_row,
-    defaults, moved, range,
+    conditions, defaults, moved, range,
     returning::Returned,
     rows, select,
     set::Assignment,
@@ -93,7 +93,7 @@ pub(super) fn update_select(
         one.hint(&mut hints, target);
         items.extend(one.items.iter().cloned());
     }
-    if update.returning.is_some() || !target.table.checks.is_empty() {
+    if update.returning.is_some() || target.has_conditions() {
         items.extend(select::all_items(target, name));
     }
     let mut from = vec![select::read(target, &update.table, name)];
@@ -113,7 +113,7 @@ pub(super) async fn update(
     let keys = target.key_columns();
     let mut batches = rows(query, select, parameters).await?;
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
-    let checked = !target.table.checks.is_empty();
+    let checked = target.has_conditions();
     let width: usize = set.iter().map(Assignment::width).sum();
     let keyed = set.iter().any(|one| one.is_of_key(target));
     while let Some(batch) = batches.try_next().await? {
@@ -150,7 +150,7 @@ pub(super) async fn update(
             count += 1;
         }
         let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
-        defaults::check(query, target, &changed, false).await.map_err(|(_, error)| error)?;
+        conditions::check(query, target, &changed, false).await.map_err(|(_, error)| error)?;
     }
     Ok((written, count))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     assign::assign_row,
-    defaults,
+    conditions,
     insert::{self, NewRow},
     moved,
     returning::Returned,
@@ -228,7 +228,7 @@ impl Upsert<'_> {
         }
         let width: usize = assignments.iter().map(Assignment::width).sum();
         let keyed = assignments.iter().any(|one| one.is_of_key(target));
-        let whole = returned.is_wanted() || !target.table.checks.is_empty();
+        let whole = returned.is_wanted() || target.has_conditions();
         if whole {
             items.extend(select::all_items(target, &name));
         }
@@ -259,7 +259,7 @@ impl Upsert<'_> {
                 }
                 if let Some(after) = after {
                     target.check_nulls(&after, |at| assignments.iter().any(|one| one.position == at))?;
-                    defaults::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
+                    conditions::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
                     if returned.is_wanted() {
                         returned.add(new.number, after)?;
                     }

@@ -12,7 +12,6 @@
 use crate::{
     ddl::{
         private::{change_in, check_create, check_on_commit, is_there, schema_oid, tenant, without_storage_parameters},
-        skipped,
         table::pairs,
     },
     execute::Outcome,
@@ -100,7 +99,7 @@ async fn create_and_fill(
     check_on_commit(&place, create.on_commit)?;
     if is_there(session, &place, &create.name) {
         if create.if_not_exists {
-            skipped(session, &format!("relation \"{}\" already exists", create.name));
+            session.skipped(&format!("relation \"{}\" already exists", create.name));
             return Ok(None);
         }
         let message = format!("relation \"{}\" already exists", create.name);

@@ -15,7 +15,6 @@ use super::create_table_as::{definition, fill, reserve, settle, with_types};
 use crate::{
     ddl::{
         private::{change, is_there, schema_oid, tenant, without_storage_parameters},
-        skipped,
         view::{drafted, permanent, planned},
     },
     pg::error::{Result, SqlError, SqlState},
@@ -46,7 +45,7 @@ pub(super) async fn create(session: &mut Session, create: &CreateMaterialized) -
     if is_there(session, &place, name) {
         let message = format!("relation \"{name}\" already exists");
         if create.if_not_exists {
-            skipped(session, &message);
+            session.skipped(&message);
             return Ok(TAG.to_owned());
         }
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));

@@ -100,7 +100,8 @@ async fn in_own_transaction(session: &mut Session, prepared: &Prepared, paramete
 async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
     let view = session.view().await?.relied_of_target();
     if session.takes_fast_path()
-        && let Some((writes, count)) = prepared.point_write(session, parameters, &view).await?
+        && let Some(crate::point::Written { writes, count, rows, needs }) =
+            prepared.point_write(session, parameters, &view).await?
     {
         let (pin, tag) = (view.pin.clone(), command_tag(&prepared.statement)?);
         // The view goes first: it shares what the transaction has written so far.
@@ -108,7 +109,10 @@ async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarVa
         let (table, merged) = (writes.table(), writes.merged());
         session.write(&pin, writes).await?;
         count_rows(session, table, &prepared.statement, (count, merged));
-        return Ok(Outcome::Done(format!("{tag} {count}")));
+        return Ok(match rows {
+            Some(rows) => Outcome::Rows { tag, rows, needs },
+            None => Outcome::Done(format!("{tag} {count}")),
+        });
     }
     Box::pin(planned(session, view, &prepared.statement, parameters)).await
 }

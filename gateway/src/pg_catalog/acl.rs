@@ -7,7 +7,7 @@ use super::cluster;
 use crate::{
     context::StatementContext,
     pg::functions::{RowFunction, int_of, text, text_of},
-    pg_catalog::functions::row_function,
+    pg_catalog::row_function::row_function,
 };
 use arrow::{
     array::StructArray,

@@ -3,7 +3,7 @@
 use super::{
     cluster::OPERATOR_DATABASE,
     columns::{Cell, Row},
-    functions::row_function,
+    row_function::row_function,
 };
 use crate::{
     advisory_locks::{LockInfo, LockKey, Request, SessionLocks, mode_name},

@@ -4,8 +4,9 @@ use super::{cluster, columns::Row, views};
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
+    lookup::OwnType,
     pg::functions::{RowFunction, int_of, text_of},
-    pg_catalog::functions::row_function,
+    pg_catalog::row_function::row_function,
 };
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
@@ -74,8 +75,8 @@ pub fn functions() -> Vec<RowFunction> {
                 return Ok(text_value(all.find(|(number, _)| oid(&values[0]) == Some(*number)).map(|(_, text)| text)));
             }
             if catalog.as_deref() == Some("pg_type") {
-                let of = oid(&values[0]).and_then(|oid| statement.enum_names().of_oid(oid));
-                return Ok(text_value(of.and_then(|of| of.comment.as_deref())));
+                let of = oid(&values[0]).and_then(|oid| statement.type_names().of_oid(oid));
+                return Ok(text_value(of.as_ref().and_then(OwnType::comment)));
             }
             // Nothing of another catalog has one.
             let of_class = catalog.is_none_or(|catalog| catalog == "pg_class");

@@ -61,7 +61,7 @@ fn key_clause(table: &Table) -> Option<String> {
 
 fn check_clauses(table: &Table, statement: &StatementContext) -> impl Iterator<Item = String> {
     let one = |check: &Check| {
-        let sql = statement.enum_names().shown(check.sql.clone());
+        let sql = statement.type_names().shown(check.sql.clone());
         format!("CONSTRAINT {} CHECK ({sql})", quote_ident(&check.name))
     };
     table.checks.iter().map(one)
@@ -147,8 +147,8 @@ fn column_clause(table: &Table, column: &Column, statement: &StatementContext) -
 
 /// The name of a column's type.
 fn kind_text(column: &Column, statement: &StatementContext) -> String {
-    match &column.enumerated {
-        Some(of) => statement.enum_names().type_name(of),
+    match objects::own_type(column, statement) {
+        Some(of) => statement.type_names().type_name(&of),
         None => column.kind.to_string(),
     }
 }
@@ -304,7 +304,7 @@ fn described(table: &Table, column: &Column, statement: &StatementContext) -> Te
             row(&column.name, kind_text(column, statement), !column.not_null)
         }
     };
-    if column.enumerated.is_some() {
+    if column.enumerated.is_some() || column.domain.is_some() {
         described[1] = Some(kind_text(column, statement));
     }
     described[4] = tables::default_or_identity(column, statement);

@@ -1,12 +1,16 @@
 //! Functions that know the session or the catalog: `version()`, `current_setting()`, `format_type()`,
 //! `pg_get_indexdef()` and the like.
 
-use super::{cluster, objects, procs, views};
+use super::{
+    cluster, domains, objects, procs,
+    row_function::{Values, row_function},
+    views,
+};
 use crate::{
     context::StatementContext,
     pg::{
         error::{SqlError, SqlState},
-        functions::{self, RowFunction, bool_of, int_of, replace, text, text_of},
+        functions::{RowFunction, bool_of, int_of, replace, text, text_of},
         ident::quote_ident,
         names::Schema,
         version::{SERVER_VERSION, SERVER_VERSION_NUM, VERSION},
@@ -24,22 +28,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_catalog::{Privileges, SqlType, Value, value::array::ItemType};
-use std::{ops::RangeInclusive, sync::Arc};
-
-type Values<'a> = &'a [ScalarValue];
-
-/// A function of `arity` arguments that knows the statement: [`row_function`](functions::row_function) with its
-/// statement.
-pub(super) fn row_function(
-    name: &'static str,
-    arity: RangeInclusive<usize>,
-    returns: DataType,
-    run: fn(Values<'_>, &StatementContext) -> Result<ScalarValue>,
-) -> RowFunction {
-    functions::row_function(name, arity, returns, move |values, options| {
-        run(values, StatementContext::within(options)?)
-    })
-}
+use std::sync::Arc;
 
 /// Registers the functions.
 pub fn register(state: &mut SessionState) {
@@ -246,8 +235,14 @@ fn catalog() -> Vec<RowFunction> {
             let Some(number) = oid(&values[0]) else { return Ok(null_text()) };
             if let Some(check) = objects::check_of_oid(statement, number) {
                 let pretty = values.get(1).and_then(bool_of) == Some(true);
-                let sql = statement.enum_names().shown(check.sql.clone());
+                let sql = statement.type_names().shown(check.sql.clone());
                 return Ok(text(if pretty { format!("CHECK ({sql})") } else { format!("CHECK (({sql}))") }));
+            }
+            if let Some((check, is_valid)) = domains::check_of_oid(statement, number) {
+                let pretty = values.get(1).and_then(bool_of) == Some(true);
+                let sql = statement.type_names().shown(check.to_owned());
+                let sql = if pretty { sql } else { format!("({sql})") };
+                return Ok(text(format!("CHECK ({sql}){}", if is_valid { "" } else { " NOT VALID" })));
             }
             let table = objects::table_of_oid(statement, number);
             Ok(optional(table.map(|table| format!("PRIMARY KEY {}", objects::key_list(table, statement, false)))))
@@ -317,8 +312,8 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
         return "-".to_owned();
     }
     let Some(words) = objects::type_lines().find(|words| words[0].parse() == Ok(number)) else {
-        if let Some(of) = statement.enum_names().of_oid(number) {
-            return statement.enum_names().type_name(of);
+        if let Some(of) = statement.type_names().of_oid(number) {
+            return statement.type_names().type_name(&of);
         }
         let table = objects::table_of_oid(statement, number);
         let name = table.map(|table| &table.name).or_else(|| views::of_oid(statement, number).map(|view| &view.name));
@@ -557,7 +552,7 @@ fn type_oid(name: &str, statement: &StatementContext) -> Option<u32> {
         return objects::type_lines().find(|words| words[0] == item).and_then(|words| words[8].parse().ok());
     }
     let known = objects::type_lines().find(|words| words[1] == internal).and_then(|words| words[0].parse().ok());
-    known.or_else(|| statement.enum_names().oid_of(name.trim()))
+    known.or_else(|| statement.type_names().oid_of(name.trim()))
 }
 
 /// Functions whose answer never differs here: there is nothing of their kind, or nothing that is hidden.

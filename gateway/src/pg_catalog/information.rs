@@ -7,14 +7,14 @@ use super::{
     rights,
 };
 use crate::pg_catalog::columns::row;
-use crate::{context::StatementContext, pg::types};
+use crate::{context::StatementContext, lookup::OwnType, pg::types};
 use keyspan_catalog::{
     Sequence, SqlType, Table,
     table::{Check, Identity},
 };
 use std::sync::Arc;
 
-fn schema_of(table: &Table, statement: &StatementContext) -> String {
+pub(super) fn schema_of(table: &Table, statement: &StatementContext) -> String {
     objects::schema_name(statement, table.id.0)
 }
 
@@ -104,7 +104,7 @@ pub fn check_constraints(statement: &StatementContext) -> Vec<Row> {
     let of_table = |table: &Arc<Table>| {
         let schema = schema_of(table, statement);
         let one = |check: &Check| {
-            let sql = statement.enum_names().shown(check.sql.clone());
+            let sql = statement.type_names().shown(check.sql.clone());
             row! {
                 "constraint_catalog" => statement.database.clone(), "constraint_schema" => schema.clone(),
                 "constraint_name" => check.name.clone(), "check_clause" => format!("(({sql}))"),
@@ -175,13 +175,44 @@ fn described(
     column: &Attribute,
     place: i32,
 ) -> Row {
-    let shown = types::type_name(column.kind.without_second_digits());
-    let data_type = match column.kind {
-        _ if column.enumerated.is_some() => "USER-DEFINED".to_owned(),
+    let generation = column.identity.map(|identity| match identity {
+        Identity::Always => "ALWAYS",
+        Identity::ByDefault => "BY DEFAULT",
+    });
+    // As there, what a domain is based on, if that is another domain.
+    let of = match &column.own_type {
+        Some(OwnType::Domain(domain)) => {
+            domain.over.or(domain.enumerated).and_then(|of| statement.type_names().of_oid(of))
+        }
+        of => of.clone(),
+    };
+    let mut row = of_type(statement, column.kind, of.as_ref());
+    if let Some(OwnType::Domain(domain)) = &column.own_type {
+        let of = statement.snapshot.schema_name(statement.tenant.as_ref(), domain.schema);
+        row.extend(row! {
+            "domain_catalog" => database, "domain_schema" => of.unwrap_or_default(),
+            "domain_name" => domain.name.clone(),
+        });
+    }
+    row.extend(row! {
+        "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
+        "column_name" => column.name.clone(), "ordinal_position" => place,
+        "column_default" => column.default.clone(), "identity_generation" => generation,
+        "is_nullable" => if column.not_null { "NO" } else { "YES" }, "dtd_identifier" => place.to_string(),
+        "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" }, "is_generated" => "NEVER", "is_updatable" => "YES",
+    });
+    row
+}
+
+/// What `columns` and `domains` say of a type. `of` is one of the tenant's own.
+pub(super) fn of_type(statement: &StatementContext, kind: SqlType, of: Option<&OwnType>) -> Row {
+    let shown = types::type_name(kind.without_second_digits());
+    let data_type = match kind {
+        _ if of.is_some() => "USER-DEFINED".to_owned(),
         SqlType::Array(_) => "ARRAY".to_owned(),
         _ => shown.split('(').next().unwrap_or(&shown).to_owned(),
     };
-    let (precision, radix, scale) = match column.kind {
+    let (precision, radix, scale) = match kind {
         SqlType::Int2 => (Some(16), Some(2), Some(0)),
         SqlType::Int4 => (Some(32), Some(2), Some(0)),
         SqlType::Int8 => (Some(64), Some(2), Some(0)),
@@ -192,31 +223,22 @@ fn described(
         SqlType::Exact(None) => (None, Some(10), None),
         _ => (None, None, None),
     };
-    let length = match column.kind {
+    let length = match kind {
         SqlType::Varchar(Some(length)) | SqlType::Char(length) => Some(i64::from(length)),
         _ => None,
     };
-    let generation = column.identity.map(|identity| match identity {
-        Identity::Always => "ALWAYS",
-        Identity::ByDefault => "BY DEFAULT",
-    });
-    let (udt_schema, udt_name) = match &column.enumerated {
+    let (udt_schema, udt_name) = match of {
         Some(of) => {
-            let schema = statement.snapshot.schema_name(statement.tenant.as_ref(), of.schema);
-            (schema.unwrap_or_default().to_owned(), of.name.clone())
+            let schema = statement.snapshot.schema_name(statement.tenant.as_ref(), of.schema());
+            (schema.unwrap_or_default().to_owned(), of.name().to_owned())
         }
-        None => ("pg_catalog".to_owned(), types::pg_type_of(column.kind).name().to_owned()),
+        None => ("pg_catalog".to_owned(), types::pg_type_of(kind).name().to_owned()),
     };
-    let fraction = column.kind.second_digits().map(i32::from);
     row! {
-        "table_catalog" => database, "table_schema" => schema, "table_name" => table.name.clone(),
-        "column_name" => column.name.clone(), "ordinal_position" => place,
-        "column_default" => column.default.clone(), "identity_generation" => generation,
-        "is_nullable" => if column.not_null { "NO" } else { "YES" }, "data_type" => data_type,
-        "character_maximum_length" => length, "numeric_precision" => precision, "numeric_precision_radix" => radix,
-        "numeric_scale" => scale, "datetime_precision" => fraction, "udt_catalog" => database,
-        "udt_schema" => udt_schema, "udt_name" => udt_name, "dtd_identifier" => place.to_string(),
-        "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" }, "is_generated" => "NEVER", "is_updatable" => "YES",
-        "character_octet_length" => Cell::Null, "interval_precision" => Cell::Null, "maximum_cardinality" => Cell::Null,
+        "data_type" => data_type, "character_maximum_length" => length, "character_octet_length" => Cell::Null,
+        "numeric_precision" => precision, "numeric_precision_radix" => radix, "numeric_scale" => scale,
+        "datetime_precision" => kind.second_digits().map(i32::from), "interval_precision" => Cell::Null,
+        "udt_catalog" => statement.database.clone(), "udt_schema" => udt_schema, "udt_name" => udt_name,
+        "maximum_cardinality" => Cell::Null,
     }
 }

@@ -1,7 +1,7 @@
 //! Functions of `information_schema` that say what the modifier of a type means, as its views compute it and clients
 //! ask by themselves: `_pg_char_max_length(atttypid, atttypmod)` and its kin.
 
-use super::functions::row_function;
+use super::row_function::row_function;
 use crate::pg::functions::{RowFunction, int_of};
 use arrow::datatypes::DataType;
 use datafusion::{error::Result, scalar::ScalarValue};

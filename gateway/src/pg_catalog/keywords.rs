@@ -1,7 +1,7 @@
 //! Key words, as `pg_get_keywords()` lists them: each of its columns is a list, from which
 //! [`rows`](crate::pg::syntax::set_returning) makes rows.
 
-use super::functions::row_function;
+use super::row_function::row_function;
 use crate::pg::{
     functions::{RowFunction, scalar_function::text_list},
     ident::keywords,

@@ -3,7 +3,7 @@
 use crate::{
     notifications::Notification,
     pg::functions::{RowFunction, scalar_function::text_list, text, text_of},
-    pg_catalog::functions::row_function,
+    pg_catalog::row_function::row_function,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::DataFusionError, logical_expr::Volatility, scalar::ScalarValue};

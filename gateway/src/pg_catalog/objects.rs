@@ -18,6 +18,7 @@ use super::{
 use crate::pg_catalog::columns::row;
 use crate::{
     context::StatementContext,
+    lookup::OwnType,
     pg::{
         error::{Result, SqlError, SqlState},
         names::{KEYSPAN, PUBLIC, Schema},
@@ -27,7 +28,7 @@ use crate::{
 };
 use keyspan_catalog::{
     Column, DropCertificate, EnumType, Erasure, PartOrder, Sequence, SqlType, Table, TenantId,
-    table::{Check, DefaultValue, Identity, TENANT_COLUMN},
+    table::{Check, ColumnDefault, DefaultValue, Identity, TENANT_COLUMN},
     tenant::VERIFICATION,
 };
 use rows::{
@@ -74,7 +75,9 @@ pub struct Attribute {
     pub default: Option<String>,
     /// Whether it is an identity.
     pub identity: Option<Identity>,
-    /// Its enumerated type.
+    /// Its type, if that is one of the tenant's own.
+    pub(crate) own_type: Option<OwnType>,
+    /// The enumerated type of its values.
     pub enumerated: Option<Arc<EnumType>>,
 }
 
@@ -99,6 +102,7 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
         not_null: true,
         default: None,
         identity: None,
+        own_type: None,
         enumerated: None,
     });
     let own = table.columns.iter().map(|column| Attribute {
@@ -108,6 +112,7 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
         not_null: column.not_null || matches!(column.place, keyspan_catalog::ColumnPlace::Key(_)),
         default: default_text(column, statement),
         identity: column.identity,
+        own_type: own_type(column, statement),
         enumerated: column.enumerated.clone(),
     });
     tenant.into_iter().chain(own).collect()
@@ -116,12 +121,28 @@ pub fn attributes(table: &Table, statement: &StatementContext) -> Vec<Attribute>
 /// The default of a column as an expression, with the sequence as it is called now; `None` for an identity column.
 pub fn default_text(column: &Column, statement: &StatementContext) -> Option<String> {
     let default = column.default.as_ref().filter(|_| column.identity.is_none())?;
-    if let (Some(of), DefaultValue::Constant(text)) = (&column.enumerated, &default.value) {
-        return Some(format!("'{}'::{}", text.replace('\'', "''"), statement.enum_names().type_name(of)));
+    Some(shown_default(default, column.enumerated.as_ref(), statement))
+}
+
+/// A default of values that may be of an enumerated type.
+pub(super) fn shown_default(
+    default: &ColumnDefault,
+    enumerated: Option<&Arc<EnumType>>,
+    statement: &StatementContext,
+) -> String {
+    if let (Some(of), DefaultValue::Constant(text)) = (enumerated, &default.value) {
+        let name = statement.type_names().type_name(&OwnType::Enum(Arc::clone(of)));
+        return format!("'{}'::{name}", text.replace('\'', "''"));
     }
-    let DefaultValue::Next(oid) = default.value else { return Some(default.sql.clone()) };
+    let DefaultValue::Next(oid) = default.value else { return default.sql.clone() };
     let name = name_of_relation(statement, oid);
-    Some(name.map_or_else(|| default.sql.clone(), |name| format!("nextval('{}'::regclass)", name.replace('\'', "''"))))
+    name.map_or_else(|| default.sql.clone(), |name| format!("nextval('{}'::regclass)", name.replace('\'', "''")))
+}
+
+/// The type of a column, if that is one of the tenant's own.
+pub(super) fn own_type(column: &Column, statement: &StatementContext) -> Option<OwnType> {
+    let domain = column.domain.and_then(|of| statement.type_names().of_oid(of.id));
+    domain.or_else(|| column.enumerated.clone().map(OwnType::Enum))
 }
 
 /// The parts of a table's primary key as the session sees them.
@@ -492,7 +513,16 @@ const DETAILS: u32 = 1 << 8;
 
 /// The OID of a table's constraint or default with a number.
 fn detail_oid(table: &Table, kind: u32, number: u16) -> u32 {
-    let place = table.id.0.wrapping_mul(DETAILS).wrapping_add(u32::from(number));
+    detail_oid_of(table.id.0, kind, number)
+}
+
+/// The OID of a domain's constraint with a number.
+pub(super) fn constraint_oid(domain: u32, number: u16) -> u32 {
+    detail_oid_of(domain, CONSTRAINT, number)
+}
+
+fn detail_oid_of(of: u32, kind: u32, number: u16) -> u32 {
+    let place = of.wrapping_mul(DETAILS).wrapping_add(u32::from(number));
     kind | DETAIL | (place & (DETAIL - 1))
 }
 

@@ -1,7 +1,7 @@
 //! `pg_options_to_table()`: options that are kept as `name=value`, as lists of names and of values, from which
 //! [`rows`](crate::pg::syntax::set_returning) makes rows.
 
-use super::functions::row_function;
+use super::row_function::row_function;
 use crate::pg::functions::{RowFunction, scalar_function::text_list, text_of};
 use arrow::{
     array::Array,

@@ -7,7 +7,7 @@ use crate::{
         error::{SqlError, SqlState},
         functions::{RowFunction, text_of},
     },
-    pg_catalog::{columns::row, functions::row_function},
+    pg_catalog::{columns::row, row_function::row_function},
 };
 use arrow::datatypes::DataType;
 use datafusion::{

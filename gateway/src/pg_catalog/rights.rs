@@ -4,8 +4,9 @@
 use super::{
     cluster,
     columns::{Row, row},
-    functions::row_function,
-    objects, views,
+    objects,
+    row_function::row_function,
+    views,
 };
 use crate::pg::names::PUBLIC as PUBLIC_NAME;
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
         error::{SqlError, SqlState},
         functions::{RowFunction, int_of},
     },
-    pg_catalog::functions::row_function,
+    pg_catalog::row_function::row_function,
 };
 use arrow::datatypes::DataType;
 use datafusion::{

@@ -21,7 +21,7 @@ use crate::{
         error::{SqlError, SqlState},
         functions::{RowFunction, int_of, text, text_of},
     },
-    pg_catalog::{columns::row, functions::row_function},
+    pg_catalog::{columns::row, row_function::row_function},
     shares::{Share, work::TableWork},
     statistics::{slow::Slow, statements::Entry},
 };

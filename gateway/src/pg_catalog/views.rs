@@ -41,7 +41,7 @@ pub fn definition(view: &SqlView, statement: &StatementContext) -> String {
     // nothing at all.
     let shown =
         view_binding::text_of(view, |number| statement.numbered(number), |number| is_visible(statement, number));
-    shown.map_or_else(|error| error.message, |text| statement.enum_names().shown(text))
+    shown.map_or_else(|error| error.message, |text| statement.type_names().shown(text))
 }
 
 /// The rows of `pg_class`.

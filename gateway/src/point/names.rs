@@ -32,6 +32,7 @@ impl Parameters {
     pub(super) fn beside(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         match operand {
             Operand::Literal(literal) => same(kind, &literal.data_type()).then_some(()),
+            Operand::Digits(_) | Operand::Default => None,
             Operand::Parameter(number) => {
                 let data = self.parameter(*number, types::data_type(kind))?;
                 same(kind, &data).then_some(())
@@ -89,10 +90,12 @@ fn same(kind: SqlType, data: &DataType) -> bool {
 /// The fields are all named, so that whoever adds one decides here whether the fast path may pass it over: if not, such
 /// a table is not one that this function gives.
 pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
+    filled(view, name).filter(|found| !found.has_hidden_key())
+}
+
+/// The same of a table that rows are added to: its key may be a number that no column shows.
+pub(super) fn filled(view: &View, name: &RelationName) -> Option<Arc<Table>> {
     let Some((_, Relation::Table(found))) = view.find(name) else { return None };
-    if found.has_hidden_key() {
-        return None;
-    }
     let Table {
         id: _,
         name: _,
@@ -115,7 +118,8 @@ pub(super) fn table(view: &View, name: &RelationName) -> Option<Arc<Table>> {
         comments: _,
     } = found.as_ref();
     for column in columns {
-        let Column { id: _, name: _, kind: _, not_null: _, place, default: _, identity: _, enumerated } = column;
+        let Column { id: _, name: _, kind: _, not_null: _, place, default: _, identity: _, enumerated, domain: _ } =
+            column;
         // The order of labels is not that of keys.
         if enumerated.is_some() && matches!(place, ColumnPlace::Key(_)) {
             return None;
@@ -208,5 +212,6 @@ pub(super) fn operand_value<'a>(operand: &'a Operand, parameters: &'a [ScalarVal
     match operand {
         Operand::Literal(literal) => Some(literal),
         Operand::Parameter(number) => parameters.get(*number),
+        Operand::Digits(_) | Operand::Default => None,
     }
 }

@@ -46,7 +46,7 @@ impl Read {
                 parameters.parameter(*number, DataType::Int64).filter(|data| *data == DataType::Int64)?;
             }
             Some(Operand::Literal(ScalarValue::Int64(Some(0..=ROWS_MAX)))) | None => {}
-            Some(Operand::Literal(_)) => return None,
+            Some(_) => return None,
         }
         let (projection, schema) = projection(&table, operator, items)?;
         let (layout, columns) =

@@ -5,6 +5,7 @@
 
 use crate::pg::syntax::dialect::parse_text;
 use crate::{
+    dml::defaults::is_default,
     pg::{ident::fold, names::RelationName},
     sql::names::table_name,
 };
@@ -59,6 +60,10 @@ pub(super) enum Operand {
     /// `$n`, from 0.
     Parameter(usize),
     Literal(ScalarValue),
+    /// A number with a point, as it is written: what it is depends on the column that it goes to.
+    Digits(String),
+    /// `DEFAULT`
+    Default,
 }
 
 /// What a column is set to.
@@ -165,7 +170,7 @@ impl Named {
 
     /// A value, or a sum of a column and a value.
     fn new_value(&self, expr: &Expr) -> Option<NewValue> {
-        if let Some(given) = operand(expr) {
+        if let Some(given) = given(expr).filter(|given| *given != Operand::Default) {
             return Some(NewValue::Given(given));
         }
         match expr {
@@ -227,6 +232,26 @@ fn value(expr: &Expr) -> Option<Operand> {
     operand(expr).filter(|operand| *operand != Operand::Literal(ScalarValue::Null))
 }
 
+/// What a column is given: an operand, a number with a point, or its default.
+fn given(expr: &Expr) -> Option<Operand> {
+    operand(expr).or_else(|| digits(expr).map(Operand::Digits)).or_else(|| is_default(expr).then_some(Operand::Default))
+}
+
+/// A number with a point, without an exponent.
+fn digits(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(inner) => digits(inner),
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) => {
+            digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| digits.clone())
+        }
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(_) => digits(expr).map(|digits| format!("-{digits}")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// A parameter, or a literal: a whole number, a text in plain quotes, a truth value or NULL.
 fn operand(expr: &Expr) -> Option<Operand> {
     let number = |digits: &str| digits.parse().ok().map(|number| ScalarValue::Int64(Some(number)));
@@ -283,11 +308,11 @@ pub(super) fn select(query: &Query) -> Option<SelectShape> {
     Some(SelectShape { table, items, comparisons, order, limit })
 }
 
-/// The rows of an INSERT of values. What its columns and ON CONFLICT say is not looked at here.
+/// The rows of an INSERT of values. What its columns, ON CONFLICT and RETURNING say is not looked at here.
 pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     let SetExpr::Values(values) = insert.source.as_ref()?.body.as_ref() else { return None };
     let mut bare = insert.clone();
-    (bare.table, bare.columns, bare.on) = (INSERT.table.clone(), Vec::new(), None);
+    (bare.table, bare.columns, bare.on, bare.returning) = (INSERT.table.clone(), Vec::new(), None, None);
     if let Some(SetExpr::Values(of)) = bare.source.as_mut().map(|source| source.body.as_mut())
         && let Some(SetExpr::Values(plain)) = INSERT.source.as_ref().map(|source| source.body.as_ref())
     {
@@ -296,7 +321,23 @@ pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     if bare != *INSERT {
         return None;
     }
-    values.rows.iter().map(|row| row.content.iter().map(operand).collect()).collect()
+    values.rows.iter().map(|row| row.content.iter().map(given).collect()).collect()
+}
+
+/// The columns of a RETURNING, with their names in the result: `None` for what is no plain column. `all` are those of
+/// the table, which is called so.
+pub(super) fn returned(items: &[SelectItem], called: &str, all: &[&str]) -> Option<Vec<(String, String)>> {
+    let table = Named { table: RelationName::bare(called), called: called.to_owned() };
+    let mut found = Vec::with_capacity(items.len());
+    for item in items {
+        match item {
+            SelectItem::Wildcard(options) if *options == ast::WildcardAdditionalOptions::default() => {
+                found.extend(all.iter().map(|name| ((*name).to_owned(), (*name).to_owned())));
+            }
+            item => found.push(table.item(item)?),
+        }
+    }
+    Some(found)
 }
 
 /// An UPDATE of one table. That SET names columns plainly, each once, is for

@@ -1,5 +1,5 @@
-//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An UPDATE sets values, or adds whole
-//! numbers to columns.
+//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An INSERT has defaults that need not be
+//! computed, and returns columns; an UPDATE sets values, or adds whole numbers to columns.
 //!
 //! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
 //! way: it reports the same one of several errors.
@@ -9,26 +9,35 @@ use super::{
     shape::{self, ChangeShape, NewValue, Operand},
 };
 use crate::{
+    context::StatementContext,
     dml::{
         assign::assign_scalar,
-        insert::{called, new_row, put_blindly, put_new, resolve},
-        returning::Returned,
-        target::{Place, Target, marker},
+        defaults::Defaults,
+        insert::{called, new_row, numbers, put_blindly, put_new, resolve},
+        returning::{Returned, field},
+        target::{Place, Target, TargetColumn, marker},
         upsert,
     },
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        ident::fold,
+    },
     provider::{self, decode::Layout, keys::Keys},
     sql::write::{OnConflict, on_conflict},
     view::View,
     write_set::WriteSet,
 };
-use arrow::array::ArrayRef;
+use arrow::{
+    array::ArrayRef,
+    datatypes::{Schema, SchemaRef},
+};
 use datafusion::{
+    execution::SendableRecordBatchStream,
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self},
+    sql::sqlparser::ast::{self, SelectItem},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{SqlType, Table, Value};
+use keyspan_catalog::{SqlType, Table, Value, table::Identity};
 use keyspan_storage::{Columns, Mutation, Row, RowSet, Scan};
 use std::{collections::HashSet, sync::Arc};
 
@@ -42,9 +51,22 @@ pub(super) struct Write {
 }
 
 enum How {
-    Insert { named: Vec<usize>, key_places: Vec<usize>, rows: Vec<Vec<Operand>>, taken: Taken },
+    Insert(Box<Insert>),
     Update { key: KeyComparisons, set: Set },
     Delete { key: KeyComparisons },
+}
+
+/// New rows.
+struct Insert {
+    /// The places of the columns that are given.
+    given: Vec<usize>,
+    key_places: Vec<usize>,
+    rows: Vec<Vec<Operand>>,
+    taken: Taken,
+    /// Whether columns that are not given have defaults.
+    has_defaults: bool,
+    /// The places of the columns that are returned, and what they are called.
+    returned: Option<(Vec<usize>, SchemaRef)>,
 }
 
 /// Columns by their places, and their new values.
@@ -72,7 +94,7 @@ enum Taken {
 impl std::fmt::Debug for Write {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let how = match self.how {
-            How::Insert { .. } => "INSERT",
+            How::Insert(_) => "INSERT",
             How::Update { .. } => "UPDATE",
             How::Delete { .. } => "DELETE",
         };
@@ -83,48 +105,67 @@ impl std::fmt::Debug for Write {
 impl Write {
     /// Compiles an INSERT.
     pub(super) fn insert(insert: &ast::Insert, parameters: &mut Parameters, view: &View) -> Option<Self> {
-        let rows = shape::insert(insert)?;
+        let mut rows = shape::insert(insert)?;
         let (target, named) = resolve(view, insert).ok()?;
-        names::table(view, &target.name())?;
-        if needs_more(&target) || target.columns.iter().any(|column| column.default.is_some()) {
-            return None;
-        }
+        names::filled(view, &target.name())?;
         let width = rows.first().filter(|_| rows.len() <= ROWS_MAX)?.len();
         let fits = if insert.columns.is_empty() { (1..=named.len()).contains(&width) } else { width == named.len() };
-        if !fits || rows.iter().any(|row| row.len() != width) {
+        if target.has_conditions() || !fits || rows.iter().any(|row| row.len() != width) {
             return None;
         }
-        for row in &rows {
-            for (operand, at) in row.iter().zip(&named) {
-                assigned(operand, target.columns[*at].kind, parameters)?;
-            }
+        // A column that has its default in all rows is one that is not named.
+        let is_default = |at: usize| rows.iter().all(|row| row[at] == Operand::Default);
+        let kept: Vec<usize> = (0..width).filter(|at| !is_default(*at)).collect();
+        let given: Vec<usize> = kept.iter().map(|at| named[*at]).collect();
+        let always = |at: &usize| target.columns[*at].identity == Some(Identity::Always);
+        if given.iter().any(always) || !Defaults::are_plain(&target, &given) {
+            return None;
+        }
+        for row in &mut rows {
+            let kept = kept.iter().zip(&given);
+            *row = kept
+                .map(|(at, to)| assigned(row[*at].clone(), target.columns[*to].kind, parameters))
+                .collect::<Option<_>>()?;
         }
         // DataFusion gives all rows of a column one type.
         let kind_of = |operand: &Operand| match operand {
             Operand::Literal(ScalarValue::Null) => None,
             Operand::Literal(literal) => Some(Some(literal.data_type())),
-            Operand::Parameter(_) => Some(None),
+            _ => Some(None),
         };
         let alike = |at: usize| {
             let mut kinds = rows.iter().filter_map(|row| kind_of(&row[at]));
             let first = kinds.next();
             kinds.all(|kind| Some(&kind) == first.as_ref())
         };
-        if !(0..width).all(alike) {
+        if !(0..given.len()).all(alike) {
             return None;
         }
+        let others = target.columns.iter().enumerate().filter(|(at, _)| !given.contains(at));
+        let has_defaults = others.into_iter().any(|(_, column)| column.default.is_some());
+        let called = called(insert, &target);
         let conflict = on_conflict(insert).ok()?;
         upsert::check_target(&target, &conflict).ok()?;
         let taken = match &conflict {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
-            OnConflict::Update { .. } if upsert::is_blind(&target, &called(insert, &target), &named, &conflict) => {
+            // A row that is new has its defaults, and one that is there keeps what it has.
+            OnConflict::Update { .. }
+                if !has_defaults
+                    && insert.returning.is_none()
+                    && upsert::is_blind(&target, &called, &given, &conflict) =>
+            {
                 Taken::Overwrite
             }
             OnConflict::Update { .. } => return None,
         };
+        let returned = match &insert.returning {
+            None => None,
+            Some(items) => Some(returned(&target, items, &fold(&called))?),
+        };
         let key_places = target.key_places().ok()?;
-        Some(Self { target, how: How::Insert { named, key_places, rows, taken } })
+        let how = How::Insert(Box::new(Insert { given, key_places, rows, taken, has_defaults, returned }));
+        Some(Self { target, how })
     }
 
     /// Compiles an UPDATE.
@@ -146,10 +187,7 @@ impl Write {
                 return None;
             }
             match value {
-                NewValue::Given(operand) => {
-                    assigned(&operand, column.kind, parameters)?;
-                    Some((at, operand, None))
-                }
+                NewValue::Given(operand) => Some((at, assigned(operand, column.kind, parameters)?, None)),
                 NewValue::Added { to, operand, off } => {
                     let source = &target.columns[target.position(&to).ok()?];
                     let is_cell = matches!(source.place, Place::Cell { aggregate: None, .. });
@@ -194,51 +232,79 @@ impl Write {
         &self.target.table
     }
 
-    /// What it writes, and how many rows. `None` when the values are such that the general way has to see to them.
-    pub(super) async fn run(&self, view: &View, parameters: &[ScalarValue]) -> Result<Option<(WriteSet, u64)>> {
+    /// The columns of its RETURNING.
+    pub(super) fn columns(&self) -> Option<&SchemaRef> {
         match &self.how {
-            How::Insert { named, key_places, rows, taken } => {
-                self.put((named, key_places), rows, *taken, view, parameters).await.map(Some)
-            }
-            How::Update { key, set } => {
-                let Some(rows) = key.rows(parameters) else { return Ok(None) };
-                self.change(rows, Some(set), view, parameters).await
-            }
-            How::Delete { key } => {
-                let Some(rows) = key.rows(parameters) else { return Ok(None) };
-                self.change(rows, None, view, parameters).await
-            }
+            How::Insert(insert) => insert.returned.as_ref().map(|(_, schema)| schema),
+            How::Update { .. } | How::Delete { .. } => None,
         }
+    }
+
+    /// Whether it needs to know what a statement knows: the time, sequences, numbers of rows.
+    pub(super) fn asks_context(&self) -> bool {
+        matches!(&self.how, How::Insert(insert) if insert.has_defaults || self.target.hidden_key.is_some())
+    }
+
+    /// What it writes, how many rows, and those of RETURNING. `None` when the values are such that the general way has
+    /// to see to them.
+    pub(super) async fn run(
+        &self,
+        view: &View,
+        parameters: &[ScalarValue],
+        context: Option<Arc<StatementContext>>,
+    ) -> Result<Option<(WriteSet, u64, Option<SendableRecordBatchStream>)>> {
+        let (rows, set) = match &self.how {
+            How::Insert(insert) => return self.put(insert, view, parameters, context).await.map(Some),
+            How::Update { key, set } => (key.rows(parameters), Some(set)),
+            How::Delete { key } => (key.rows(parameters), None),
+        };
+        let Some(rows) = rows else { return Ok(None) };
+        let changed = self.change(rows, set, view, parameters).await?;
+        Ok(changed.map(|(writes, count)| (writes, count, None)))
     }
 
     async fn put(
         &self,
-        (named, key_places): (&[usize], &[usize]),
-        rows: &[Vec<Operand>],
-        taken: Taken,
+        insert: &Insert,
         view: &View,
         parameters: &[ScalarValue],
-    ) -> Result<(WriteSet, u64)> {
+        context: Option<Arc<StatementContext>>,
+    ) -> Result<(WriteSet, u64, Option<SendableRecordBatchStream>)> {
         let target = &self.target;
-        let mut new = Vec::with_capacity(rows.len());
-        for (number, row) in rows.iter().enumerate() {
+        let numbers = context.as_deref().map(numbers);
+        let defaults = match context.filter(|_| insert.has_defaults) {
+            Some(context) => Some(Defaults::of_plain(context, target, &insert.given)?),
+            None => None,
+        };
+        let mut new = Vec::with_capacity(insert.rows.len());
+        for (number, row) in insert.rows.iter().enumerate() {
             let mut values = vec![Value::Null; target.columns.len()];
-            for (operand, at) in row.iter().zip(named) {
+            if let Some(defaults) = &defaults {
+                defaults.fill(&mut values)?;
+            }
+            for (operand, at) in row.iter().zip(&insert.given) {
                 values[*at] = self.value(*at, operand, parameters, view)?;
             }
-            let parts = key_places.iter().map(|at| values[*at].clone()).collect();
+            let parts = match &numbers {
+                Some(numbers) => target.new_parts(&insert.key_places, &values, numbers),
+                None => insert.key_places.iter().map(|at| values[*at].clone()).collect(),
+            };
             new.push(new_row(view, target, parts, values, number as u64)?);
         }
         let (mut written, mut seen) = (WriteSet::counted(view.memory.clone()), HashSet::new());
-        let count = match taken {
-            Taken::Overwrite => put_blindly(target, named, new, &mut seen, &mut written)?,
+        let mut returned = Returned::plain(insert.returned.is_some());
+        let count = match insert.taken {
+            Taken::Overwrite => put_blindly(target, &insert.given, new, &mut seen, &mut written)?,
             Taken::Fail | Taken::Skip => {
-                let skip = taken == Taken::Skip;
-                let mut returned = Returned::new(None);
+                let skip = insert.taken == Taken::Skip;
                 put_new((view, target), new, skip, &mut seen, (&mut written, &mut returned)).await?
             }
         };
-        Ok((written, count))
+        let rows = match &insert.returned {
+            Some((places, schema)) => Some(returned.columns(target, places, schema)?),
+            None => None,
+        };
+        Ok((written, count, rows))
     }
 
     /// Sets columns of the row, or deletes it without any. `None` as [`run`](Self::run) has it.
@@ -346,7 +412,7 @@ fn sum(old: &ArrayRef, given: &ScalarValue, off: bool) -> Result<ScalarValue> {
 
 /// Whether rows are held against conditions, or values may not be given.
 fn needs_more(target: &Target) -> bool {
-    !target.table.checks.is_empty() || target.columns.iter().any(|column| column.identity.is_some())
+    target.has_conditions() || target.columns.iter().any(|column| column.identity.is_some())
 }
 
 /// The key that an UPDATE or DELETE names, whole.
@@ -360,13 +426,31 @@ fn by_key(
     KeyComparisons::of(keys, comparisons, parameters).filter(KeyComparisons::is_point)
 }
 
-/// Whether an operand goes to a column of a type as it does on the general way: a parameter of the type, a text or NULL
-/// to any, a number to whole numbers.
-fn assigned(operand: &Operand, kind: SqlType, parameters: &mut Parameters) -> Option<()> {
+/// An operand as it goes to a column of a type, if it does so as on the general way: a parameter of the type, a text or
+/// NULL to any, a number to whole numbers, and to others as it is written.
+fn assigned(operand: Operand, kind: SqlType, parameters: &mut Parameters) -> Option<Operand> {
+    let keeps_digits = matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8);
     match operand {
-        Operand::Literal(ScalarValue::Null | ScalarValue::Utf8(_)) => Some(()),
-        operand => parameters.beside(operand, kind),
+        Operand::Literal(ScalarValue::Null | ScalarValue::Utf8(_)) => Some(operand),
+        Operand::Literal(ScalarValue::Int64(Some(number))) if keeps_digits => {
+            Some(Operand::Literal(ScalarValue::Utf8(Some(number.to_string()))))
+        }
+        Operand::Digits(digits) => keeps_digits.then(|| Operand::Literal(ScalarValue::Utf8(Some(digits)))),
+        Operand::Default => None,
+        operand => parameters.beside(&operand, kind).map(|()| operand),
     }
+}
+
+/// The places of the columns that a RETURNING names, and what it calls them. `None` for what it computes.
+fn returned(target: &Target, items: &[SelectItem], called: &str) -> Option<(Vec<usize>, SchemaRef)> {
+    if target.columns.iter().any(TargetColumn::is_aggregate) {
+        return None;
+    }
+    let all: Vec<&str> = target.columns.iter().map(|column| column.name.as_str()).collect();
+    let items = shape::returned(items, called, &all)?;
+    let places = items.iter().map(|(column, _)| target.position(column).ok()).collect::<Option<Vec<_>>>()?;
+    let fields = places.iter().zip(items).map(|(at, (_, name))| field(&target.columns[*at]).with_name(name));
+    Some((places.clone(), Arc::new(Schema::new(fields.collect::<Vec<_>>()))))
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub(super) fn table(
             default: None,
             identity: None,
             enumerated: None,
+            domain: None,
         });
     }
     for (name, kind, family) in cells {
@@ -81,6 +82,7 @@ pub(super) fn table(
             default: None,
             identity: None,
             enumerated: None,
+            domain: None,
         });
     }
     for (at, column) in columns.iter_mut().enumerate() {

@@ -43,6 +43,7 @@ fn column(id: u16, name: &str, kind: SqlType, key: Option<usize>) -> Column {
         default: None,
         identity: None,
         enumerated: None,
+        domain: None,
     }
 }
 

@@ -70,7 +70,8 @@ impl Session {
             objects: self.objects.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
-            ran: Some(self.ran.clone()),
+            // The plan holds the context: the session alone holds the plan.
+            ran: Some(Arc::downgrade(&self.ran)),
             needs: Arc::default(),
             known_roles: Arc::default(),
         }

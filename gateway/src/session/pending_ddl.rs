@@ -98,6 +98,23 @@ impl Definitions {
         self.edits.iter().filter_map(table).collect()
     }
 
+    /// The enumerated types and domains that are changed.
+    fn types(&self) -> impl Iterator<Item = u32> {
+        self.edits.iter().filter_map(|edit| match edit {
+            PrivateEdit::AlterEnum(change) => Some(change.1.id),
+            PrivateEdit::AlterDomain(change) => Some(change.1.id),
+            _ => None,
+        })
+    }
+
+    /// A table that is not made or changed itself, as a statement knew it, with the changes of types of its columns.
+    pub(super) fn with_types(&self, known: &Arc<Table>, tenant: &TenantId, after: &Snapshot) -> Arc<Table> {
+        let now = after.table_of(Some(tenant), known.id);
+        let Some((now, own)) = now.zip(after.private_of(Some(tenant))) else { return known.clone() };
+        let changed: BTreeSet<u32> = self.types().flat_map(|id| own.domains_on(id).into_iter().chain([id])).collect();
+        if changed.is_empty() { known.clone() } else { Arc::new(known.with_types_of(now, &changed)) }
+    }
+
     /// Whether something is erased.
     pub(super) fn erases(&self) -> bool {
         self.edits.iter().any(|edit| matches!(edit, PrivateEdit::Erase(_)))

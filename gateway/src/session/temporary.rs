@@ -157,7 +157,10 @@ impl Session {
             snapshot.temporary = Arc::new(permanent);
             let mut own = self.temporary.state.own.as_ref().clone();
             // What its columns may be of; it has none itself.
-            own.enum_types = seen.private_of(Some(tenant)).map(|own| own.enum_types.clone()).unwrap_or_default();
+            if let Some(seen) = seen.private_of(Some(tenant)) {
+                own.enum_types.clone_from(&seen.enum_types);
+                own.domains.clone_from(&seen.domains);
+            }
             let used = own.used_spaces();
             let numbers = self.temporary.reserved.iter().flat_map(Reserved::numbers);
             own.spare = numbers.filter(|number| !used.contains(number)).collect();

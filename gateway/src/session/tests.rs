@@ -15,11 +15,8 @@ mod skipped;
 mod temporary;
 mod views;
 
-use super::{
-    WriteSet,
-    testing::{World, check, run},
-};
-use crate::{dml::target::marker, write_set::CELLS_MAX};
+use super::testing::{World, check, run};
+use crate::{dml::target::marker, write_set::CELLS_MAX, write_set::WriteSet};
 use expect_test::expect;
 use keyspan_storage::{FamilyName, Mutation, RowKey};
 

@@ -239,6 +239,7 @@ files! { "tests/slt/postgres":
     definitions_in_transactions
     distinct_from
     documents
+    domains
     enums
     extremes
     filled

@@ -12,7 +12,7 @@ use datafusion::{
     logical_expr::planner::TypePlanner,
     sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
 };
-use keyspan_catalog::EnumType;
+use keyspan_catalog::{Domain, EnumType, SqlType};
 use std::sync::Arc;
 
 /// The type planner.
@@ -23,6 +23,10 @@ impl TypePlanner for Types {
     fn plan_type_field(&self, written: &ast::DataType) -> Result<Option<FieldRef>> {
         use ast::DataType as Sql;
         if let Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) = written {
+            if domain_of(item).is_some() {
+                let error = SqlError::unsupported("an array of a domain").with_hint("Take an array of its base type.");
+                return Err(DataFusionError::External(Box::new(error)));
+            }
             let Some(item) = self.plan_type_field(item)? else { return Ok(None) };
             if let Some(of) = types::enums::of(&item) {
                 let error = SqlError::unsupported(format!("type {}[]", of.name)).with_hint("Take text[].");
@@ -78,10 +82,40 @@ const ENUMERATED: &str = "\u{1}enum";
 
 /// An enumerated type in the place of its name, for this planner.
 pub fn enumerated(of: &EnumType) -> ast::DataType {
-    let part = ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', ENUMERATED));
     let field = types::enums::cast_field(of);
     let name = field.metadata().get(types::TYPE_KEY).cloned().unwrap_or_default();
-    ast::DataType::Custom(ast::ObjectName(vec![part]), vec![name])
+    own((ENUMERATED, &of.name), name)
+}
+
+/// As [`ENUMERATED`], of a domain: this planner never sees it.
+const DOMAIN: &str = "\u{1}domain";
+
+/// A domain in the place of its name.
+pub fn domain(of: &Domain) -> ast::DataType {
+    own((DOMAIN, &of.name), of.id.to_string())
+}
+
+/// The OID of the domain in whose place this is.
+pub fn domain_of(data_type: &ast::DataType) -> Option<u32> {
+    let ast::DataType::Custom(name, arguments) = data_type else { return None };
+    let is_domain = name.0.len() == 2 && name.0[0].as_ident().is_some_and(|part| part.value == DOMAIN);
+    is_domain.then(|| arguments.first()?.parse().ok()).flatten()
+}
+
+/// PostgreSQL's name of a type of columns, as the parser has it.
+///
+/// # Errors
+/// For one that it does not know: a fault of ours.
+pub fn written(kind: SqlType) -> crate::error::Result<ast::DataType> {
+    let name = types::type_name(kind);
+    let parsed = crate::syntax::dialect::parse_text(&name, |parser| parser.parse_data_type());
+    parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, format!("type {name}: {error}")))
+}
+
+/// The tenant's own types stand under what they are, and their names: columns have these.
+fn own((what, name): (&str, &str), argument: String) -> ast::DataType {
+    let part = |part: &str| ast::ObjectNamePart::Identifier(ast::Ident::with_quote('"', part));
+    ast::DataType::Custom(ast::ObjectName(vec![part(what), part(name)]), vec![argument])
 }
 
 /// Whether a name of one part is one of PostgreSQL's types.
@@ -139,14 +173,14 @@ fn numeric(info: &ExactNumberInfo) -> Result<(DataType, Option<String>)> {
 fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Option<String>)> {
     let parts: Vec<_> = name.0.iter().filter_map(|part| part.as_ident()).collect();
     let last = parts.last()?;
+    if parts.len() == 2 && parts[0].value == ENUMERATED {
+        return Some((DataType::Utf8View, arguments.first().cloned()));
+    }
     if parts.len() == 2 && !parts[0].value.eq_ignore_ascii_case("pg_catalog") {
         return None;
     }
     let text = |name: &str| Some((DataType::Utf8View, Some(name.to_owned())));
     let plain = |data| Some((data, None));
-    if parts.len() == 1 && last.value == ENUMERATED {
-        return Some((DataType::Utf8View, arguments.first().cloned()));
-    }
     if last.quote_style.is_some() {
         return match last.value.as_str() {
             "char" => text("\"char\""),

@@ -7,8 +7,8 @@
 use crate::ident::fold;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem, SetExpr,
-    TableFactor,
+    AccessExpr, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem,
+    SetExpr, TableFactor,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -152,7 +152,7 @@ fn name_of(expr: &Expr) -> (String, u8) {
         }
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
             let (name, strength) = name_of(expr);
-            if strength > 1 { (name, strength) } else { (type_label(&data_type.to_string()), 1) }
+            if strength > 1 { (name, strength) } else { (cast_label(data_type), 1) }
         }
         Expr::TypedString(typed) => (type_label(&typed.data_type.to_string()), 1),
         Expr::Interval(_) => ("interval".to_owned(), 1),
@@ -200,6 +200,18 @@ fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
 }
 
 /// PostgreSQL's internal name of a type as it was written.
+/// The name of a column that is a cast: of a type's last part, as it is if it is in quotes.
+fn cast_label(data_type: &DataType) -> String {
+    let last = match data_type {
+        DataType::Custom(name, _) => name.0.last().and_then(|part| part.as_ident()),
+        _ => None,
+    };
+    match last.filter(|part| part.quote_style.is_some()) {
+        Some(part) => part.value.clone(),
+        None => type_label(&data_type.to_string()),
+    }
+}
+
 fn type_label(written: &str) -> String {
     let lower = written.to_lowercase();
     let base = lower.split('(').next().unwrap_or(&lower).trim();

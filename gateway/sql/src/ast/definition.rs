@@ -1,6 +1,7 @@
 //! Changes of the catalog: tables, views, sequences, comments, databases, roles.
 
 use super::{
+    domain::DomainChange,
     enum_type::TypeChange,
     grant::{RightsChange, RoleSpec},
     schema::SchemaChange,
@@ -44,6 +45,8 @@ pub enum Definition {
     Schema(SchemaChange),
     /// `CREATE`, `ALTER`, `DROP TYPE`
     Type(TypeChange),
+    /// `CREATE`, `ALTER`, `DROP DOMAIN`
+    Domain(DomainChange),
     /// `CREATE SERVER`
     CreateServer(CreateServer),
     /// `DROP SERVER`
@@ -224,7 +227,7 @@ pub struct ColumnClause {
     /// Its type; text for one of a type that a user made.
     pub kind: SqlType,
     /// The type that a user made.
-    pub enumerated: Option<RelationName>,
+    pub own_type: Option<RelationName>,
     /// `NOT NULL`, also implied by `serial` and by an identity.
     pub not_null: bool,
     /// The default of its values.
@@ -555,4 +558,6 @@ pub enum Commented {
     Schema(String),
     /// A type.
     Type(RelationName),
+    /// A domain.
+    Domain(RelationName),
 }

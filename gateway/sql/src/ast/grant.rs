@@ -94,4 +94,6 @@ pub enum Owned {
     Schema(String),
     /// `ALTER TYPE`
     Type(RelationName),
+    /// `ALTER DOMAIN`
+    Domain(RelationName),
 }

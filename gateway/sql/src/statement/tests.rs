@@ -69,13 +69,13 @@ fn a_table_with_families() {
             FAMILY m (t, n), FAMILY logs (log), FAMILY rest ())
          WITH (m.max_versions = 5, logs.max_age = '30 days', key_encoding = ordered, m.aggregate = SUM)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "readings", if_not_exists: false, columns: [ColumnClause { name: "device_type", kind: Text, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "At", kind: Timestamptz(None), enumerated: None, not_null: true, default: None, protobuf: None, cells: None }, ColumnClause { name: "t", kind: Float8, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Text, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "log", kind: Varchar(Some(20)), enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "n", kind: Numeric { precision: 10, scale: 2 }, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Numeric { precision: 5, scale: 0 }, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "device_type", order: Ascending }, KeyClause { column: "At", order: Descending }], checks: [], families: [FamilyClause { name: "m", columns: ["t", "n"], open: false }, FamilyClause { name: "logs", columns: ["log"], open: false }, FamilyClause { name: "rest", columns: [], open: false }], options: [OptionClause { family: Some("m"), name: "max_versions", value: "5" }, OptionClause { family: Some("logs"), name: "max_age", value: "30 days" }, OptionClause { family: None, name: "key_encoding", value: "ordered" }, OptionClause { family: Some("m"), name: "aggregate", value: "sum" }], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "readings", if_not_exists: false, columns: [ColumnClause { name: "device_type", kind: Text, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "At", kind: Timestamptz(None), own_type: None, not_null: true, default: None, protobuf: None, cells: None }, ColumnClause { name: "t", kind: Float8, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Text, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "log", kind: Varchar(Some(20)), own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "n", kind: Numeric { precision: 10, scale: 2 }, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "family", kind: Numeric { precision: 5, scale: 0 }, own_type: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "device_type", order: Ascending }, KeyClause { column: "At", order: Descending }], checks: [], families: [FamilyClause { name: "m", columns: ["t", "n"], open: false }, FamilyClause { name: "logs", columns: ["log"], open: false }, FamilyClause { name: "rest", columns: [], open: false }], options: [OptionClause { family: Some("m"), name: "max_versions", value: "5" }, OptionClause { family: Some("logs"), name: "max_age", value: "30 days" }, OptionClause { family: None, name: "key_encoding", value: "ordered" }, OptionClause { family: Some("m"), name: "aggregate", value: "sum" }], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
         "create table if not exists public.t (a int primary key, b bool null)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "public.t", if_not_exists: true, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "b", kind: Bool, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "a", order: Ascending }], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "public.t", if_not_exists: true, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, ColumnClause { name: "b", kind: Bool, own_type: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [KeyClause { column: "a", order: Ascending }], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
 }
@@ -85,13 +85,13 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TABLE t (a int DEFAULT 1)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: false, default: Some(Expression(Value(ValueWithSpan { value: Number("1", false), span: Span(Location(1,31)..Location(1,32)) }))), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: false, default: Some(Expression(Value(ValueWithSpan { value: Number("1", false), span: Span(Location(1,31)..Location(1,32)) }))), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
         "CREATE TABLE t (a int, CHECK (a > 1))",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [CheckClause { name: None, condition: BinaryOp { left: Identifier(Ident { value: "a", quote_style: None, span: Span(Location(1,31)..Location(1,32)) }), op: Gt, right: Value(ValueWithSpan { value: Number("1", false), span: Span(Location(1,35)..Location(1,36)) }) } }], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [CheckClause { name: None, condition: BinaryOp { left: Identifier(Ident { value: "a", quote_style: None, span: Span(Location(1,31)..Location(1,32)) }), op: Gt, right: Value(ValueWithSpan { value: Number("1", false), span: Span(Location(1,35)..Location(1,36)) }) } }], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check("CREATE TABLE t (a int REFERENCES b)", expect!["0A000 REFERENCES in a table's definition is not supported"]);
@@ -102,7 +102,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TABLE t (a int GENERATED ALWAYS AS IDENTITY)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: true, default: Some(Identity(Always, OwnSequence { name: None, options: SequenceOptions { kind: None, start: None, increment: None, min: None, max: None, cycle: None, restart: None } })), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: true, default: Some(Identity(Always, OwnSequence { name: None, options: SequenceOptions { kind: None, start: None, increment: None, min: None, max: None, cycle: None, restart: None } })), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
@@ -112,7 +112,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TABLE t (a serial)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: true, default: Some(Serial), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: true, default: Some(Serial), protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
@@ -122,7 +122,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TABLE t (a nonsense)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Text, enumerated: Some("nonsense"), not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Text, own_type: Some("nonsense"), not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
@@ -135,7 +135,7 @@ fn semantics_10_nothing_in_a_definition_is_ignored() {
     check(
         "CREATE TEMP TABLE t (a int)",
         expect![[
-            r#"Definition(CreateTable(CreateTable { name: "pg_temp.t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
+            r#"Definition(CreateTable(CreateTable { name: "pg_temp.t", if_not_exists: false, columns: [ColumnClause { name: "a", kind: Int4, own_type: None, not_null: false, default: None, protobuf: None, cells: None }], primary_key: [], checks: [], families: [], options: [], on_commit: None, server: None, found: None }))"#
         ]],
     );
     check(
@@ -157,7 +157,7 @@ fn tables_change() {
     check(
         "ALTER TABLE r ADD COLUMN IF NOT EXISTS battery float8 FAMILY m, ADD x int, DROP COLUMN IF EXISTS y",
         expect![[
-            r#"Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [AddColumn { column: ColumnClause { name: "battery", kind: Float8, enumerated: None, not_null: false, default: None, protobuf: None, cells: Some(CellsClause { family: Some("m"), qualifier: None, encoding: None }) }, checks: [], key: false, if_not_exists: true }, AddColumn { column: ColumnClause { name: "x", kind: Int4, enumerated: None, not_null: false, default: None, protobuf: None, cells: None }, checks: [], key: false, if_not_exists: false }, DropColumn { name: "y", if_exists: true, cascade: false }] }))"#
+            r#"Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [AddColumn { column: ColumnClause { name: "battery", kind: Float8, own_type: None, not_null: false, default: None, protobuf: None, cells: Some(CellsClause { family: Some("m"), qualifier: None, encoding: None }) }, checks: [], key: false, if_not_exists: true }, AddColumn { column: ColumnClause { name: "x", kind: Int4, own_type: None, not_null: false, default: None, protobuf: None, cells: None }, checks: [], key: false, if_not_exists: false }, DropColumn { name: "y", if_exists: true, cascade: false }] }))"#
         ]],
     );
     check(

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::pg_catalog::columns::row;
 use crate::{
-    context::StatementContext, pg::types, pg_catalog::columns::Row, pg_catalog::rights, pg_catalog::sizes,
-    pg_catalog::tables, system_relations::Relation,
+    context::StatementContext, lookup::OwnType, pg::types, pg_catalog::columns::Row, pg_catalog::rights,
+    pg_catalog::sizes, pg_catalog::tables, system_relations::Relation,
 };
 use keyspan_catalog::{
     Column, PartOrder, Sequence, Table,
@@ -62,7 +62,7 @@ pub(super) fn checks(table: &Table, statement: &StatementContext) -> Vec<Row> {
         row! {
             "oid" => oid, "conname" => check.name.clone(), "connamespace" => namespace(statement, table.id.0), "contype" => "c",
             "convalidated" => true, "conrelid" => table.id.0, "conislocal" => true, "conkey" => numbers,
-            "conbin" => statement.enum_names().shown(check.sql.clone()),
+            "conbin" => statement.type_names().shown(check.sql.clone()),
         }
     };
     check_oids(table).map(row).collect()
@@ -111,12 +111,15 @@ pub(crate) fn layout(oid: u32) -> (i64, bool, &'static str, &'static str, i64) {
 }
 
 pub(super) fn attribute(relation: u32, column: &Attribute) -> Row {
-    let oid = column.enumerated.as_ref().map_or_else(|| types::pg_type_of(column.kind).oid(), |of| of.id);
-    let (length, by_value, align, storage, collation) = layout(oid);
+    let value = column.enumerated.as_ref().map_or_else(|| types::pg_type_of(column.kind).oid(), |of| of.id);
+    let oid = column.own_type.as_ref().map_or(value, OwnType::id);
+    // That of a domain says the rest.
+    let modifier = if oid == value { types::type_modifier(column.kind) } else { -1 };
+    let (length, by_value, align, storage, collation) = layout(value);
     row! {
         "attrelid" => relation, "attname" => column.name.clone(), "atttypid" => oid, "attstattarget" => -1,
         "atthasdef" => column.default.is_some(), "attidentity" => identity(column.identity),
-        "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => types::type_modifier(column.kind),
+        "attlen" => length, "attnum" => column.number, "attcacheoff" => -1, "atttypmod" => modifier,
         "attbyval" => by_value, "attalign" => align, "attstorage" => storage, "attnotnull" => column.not_null,
         "attislocal" => true, "attcollation" => collation,
         "attndims" => i64::from(matches!(column.kind, keyspan_catalog::SqlType::Array(_))),

@@ -15,6 +15,7 @@ use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use std::collections::BTreeMap;
 
 /// Statements of a case.
 const STATEMENTS: usize = 24;
@@ -87,9 +88,16 @@ impl Case {
                 reversed: false,
             })
             .collect();
+        let defaults: BTreeMap<String, &str> = keys
+            .iter()
+            .chain(&cells)
+            .filter(|_| random.random_bool(0.3))
+            .map(|column| (column.name.clone(), column.kind.1[0]))
+            .collect();
         let columns = keys.iter().chain(&cells).map(|column| {
             let not_null = if column.name == "c1" { " NOT NULL" } else { "" };
-            format!("{} {}{not_null}", column.name, column.kind.0)
+            let default = defaults.get(&column.name).map(|value| format!(" DEFAULT '{value}'")).unwrap_or_default();
+            format!("{} {}{default}{not_null}", column.name, column.kind.0)
         });
         let parts = keys.iter().map(|key| {
             format!(
@@ -118,6 +126,9 @@ impl Case {
             return match (kind.0, self.random.random_range(0..10)) {
                 (_, 0) => "NULL".to_owned(),
                 ("smallint" | "int" | "bigint" | "bool", _) => value.to_owned(),
+                ("double precision" | "numeric(5,2)" | "real", _) if value.parse::<f64>().is_ok_and(f64::is_finite) => {
+                    value.to_owned()
+                }
                 _ => format!("'{value}'"),
             };
         }
@@ -181,9 +192,24 @@ impl Case {
             }
             8 => format!("DELETE FROM r WHERE {}", point(self, &mut asked)),
             _ => {
+                let all = keys
+                    .iter()
+                    .map(|(name, kind, _)| (name, kind))
+                    .chain(cells.iter().map(|(name, kind)| (name, kind)));
+                let all: Vec<(&String, &Kind)> = all.collect();
+                // Some columns have their defaults: they are not named, or given as such.
+                let named: Vec<bool> = all.iter().map(|_| self.random.random_bool(0.8)).collect();
+                let lists = self.random.random_bool(0.5) && named.contains(&true);
                 let mut row = || {
-                    let all = keys.iter().map(|(_, kind, _)| kind).chain(cells.iter().map(|(_, kind)| kind));
-                    let values: Vec<String> = all.map(|kind| self.operand(*kind, &mut asked)).collect();
+                    let mut values: Vec<String> = Vec::new();
+                    for ((_, kind), named) in all.iter().zip(&named) {
+                        match named {
+                            true => values.push(self.operand(**kind, &mut asked)),
+                            false if lists => {}
+                            false if self.random.random_bool(0.9) => values.push("DEFAULT".to_owned()),
+                            false => values.push(self.operand(**kind, &mut asked)),
+                        }
+                    }
                     format!("({})", values.join(", "))
                 };
                 let mut rows = vec![row()];
@@ -198,7 +224,11 @@ impl Case {
                     1 => "ON CONFLICT DO NOTHING".to_owned(),
                     _ => format!("ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", ")),
                 };
-                format!("INSERT INTO r VALUES {} {taken}", rows.join(", "))
+                let list = all.iter().zip(&named).filter(|(_, named)| **named).map(|((name, _), _)| *name);
+                let list = if lists { format!(" ({})", names(list.collect())) } else { String::new() };
+                let returning = ["", "", " RETURNING *", " RETURNING c0 AS x, r.k0, c0", " RETURNING c0, c0 IS NULL"];
+                let returning = returning.choose(&mut self.random).unwrap();
+                format!("INSERT INTO r{list} VALUES {} {taken}{returning}", rows.join(", "))
             }
         };
         (sql, asked)

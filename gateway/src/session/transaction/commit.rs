@@ -150,7 +150,7 @@ async fn commit_defined(
         // What it has not changed itself is to be as its statements knew it.
         let table = match after.kept_by_view(tenant, id) {
             None if own.contains(&id) => after.table_of(Some(tenant), id).cloned(),
-            None => open.tables.get(&id).cloned(),
+            None => open.tables.get(&id).map(|table| open.definitions.with_types(table, tenant, &after)),
             kept => kept.map(Arc::new),
         };
         if let Some(table) = table {
