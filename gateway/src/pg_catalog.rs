@@ -38,6 +38,7 @@ mod heat;
 pub mod information;
 mod information_functions;
 pub mod keywords;
+pub(crate) mod named_arguments;
 mod notifications;
 pub mod objects;
 mod options;

@@ -27,6 +27,7 @@ pub mod arrays;
 pub mod bounded;
 mod date_trunc;
 pub mod domains;
+mod escapes;
 mod float_errors;
 pub mod formatting;
 pub mod json;
@@ -184,7 +185,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
-    replace(state, percentiles::functions());
+    replace(state, percentiles::functions().into_iter().chain(escapes::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
     let overloaded = numeric::functions(state);

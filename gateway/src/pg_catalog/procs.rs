@@ -71,6 +71,42 @@ static ALL: LazyLock<BTreeMap<u32, Function>> = LazyLock::new(|| {
     lines.map(|(_, function)| (function.oid, function)).collect()
 });
 
+/// An argument of a function: its name, and its default as an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Argument {
+    pub(super) name: &'static str,
+    pub(super) default: Option<&'static str>,
+}
+
+/// The arguments of PostgreSQL's functions of a name, of those whose arguments all have names.
+pub(super) fn arguments_of(name: &str) -> impl Iterator<Item = Vec<Argument>> {
+    static NAMED: LazyLock<BTreeMap<&'static str, Vec<Vec<Argument>>>> = LazyLock::new(|| {
+        let mut named: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (_, function) in FUNCTIONS.lines().filter_map(Function::read) {
+            let all = function.argument_list.split(", ").filter(|argument| !argument.starts_with("OUT "));
+            let all: Option<Vec<Argument>> = all.map(argument).collect();
+            if let Some(all) = all.filter(|all| all.len() == function.arguments.len()) {
+                named.entry(function.name).or_default().push(all);
+            }
+        }
+        named
+    });
+    NAMED.get(name).into_iter().flatten().cloned()
+}
+
+/// `vars jsonb DEFAULT '{}'::jsonb`; `None` for a type without a name.
+fn argument(text: &'static str) -> Option<Argument> {
+    let (declared, default) = match text.split_once(" DEFAULT ") {
+        Some((declared, default)) => (declared, Some(default)),
+        None => (text, None),
+    };
+    let declared = declared.strip_prefix("VARIADIC ").unwrap_or(declared);
+    let (name, kind) = declared.split_once(' ')?;
+    // Types of several words.
+    let is_type = ["double", "timestamp", "time", "character", "bit"].contains(&name) || kind.is_empty();
+    (!is_type).then_some(Argument { name: name.trim_matches('"'), default })
+}
+
 /// The rows of `pg_proc`.
 pub(super) fn rows(statement: &StatementContext) -> Vec<Row> {
     let of_types = proc_lines().map(|words| of_type(&words, statement));

@@ -31,10 +31,16 @@ enum Run {
 }
 
 /// All passes, in the order in which they run.
-pub(crate) static PASSES: [Pass; 9] = [
+pub(crate) static PASSES: [Pass; 10] = [
     // Needs WITH as the user wrote it: it counts how often the name of a query stands in the statement.
     // Leaves queries of WITH that are computed once under names that the planner's nodes follow (`plan::materialized`).
     Pass::new("materialized", materialized::mark),
+    // Needs calls as the user wrote them.
+    // Leaves no argument with a name, but in calls that nobody knows.
+    Pass::new("named_arguments", |statement| {
+        pg_catalog::named_arguments::rewrite(statement);
+        Ok(())
+    }),
     // Needs casts and calls as the user wrote them.
     // Leaves no cast to `regclass` and its kin, and no function that stands for a relation of the system.
     Pass::new("catalog_names", |statement| {

@@ -241,8 +241,10 @@ files! { "tests/slt/postgres":
     documents
     domains
     enums
+    escapes
     extremes
     filled
+    guards
     held
     identity
     interval_columns

@@ -237,7 +237,7 @@ fn readers() -> [RowFunction; 6] {
     ]
 }
 
-fn changers() -> [RowFunction; 2] {
+fn changers() -> [RowFunction; 3] {
     [
         strict("jsonb_set", 3..=4, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
@@ -246,6 +246,7 @@ fn changers() -> [RowFunction; 2] {
             change::set_at(&mut document, &path(&call.values[1])?, new, create);
             text(Some(change::written(&document)))
         }),
+        strict("jsonb_set_lax", 3..=5, a_jsonb, set_lax).with_nulls(),
         strict("jsonb_insert", 3..=4, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             let after = call.values.get(3).and_then(super::bool_of) == Some(true);
@@ -254,6 +255,40 @@ fn changers() -> [RowFunction; 2] {
             text(Some(change::written(&document)))
         }),
     ]
+}
+
+/// `jsonb_set_lax`: as `jsonb_set`, and with NULL as the new value what the last argument says.
+fn set_lax(call: &Call) -> Result<ScalarValue> {
+    let is_null = |at: usize| call.values.get(at).is_some_and(ScalarValue::is_null);
+    if is_null(0) || is_null(1) || is_null(3) {
+        return text(None);
+    }
+    let refused = |message: &str| SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message);
+    let treatment = match call.values.get(4) {
+        None => Some("use_json_null".to_owned()),
+        Some(value) => super::text_of(value),
+    };
+    let create = call.values.get(3).and_then(super::bool_of) != Some(false);
+    let (mut document, path) = (change::parsed(&argument(call, 0)?)?, path(&call.values[1])?);
+    match (treatment.as_deref(), is_null(2)) {
+        (Some("use_json_null" | "delete_key" | "return_target" | "raise_exception"), false) => {
+            change::set_at(&mut document, &path, change::parsed(&argument(call, 2)?)?, create);
+        }
+        (Some("use_json_null"), true) => change::set_at(&mut document, &path, change::parsed("null")?, create),
+        (Some("delete_key"), true) => change::remove_at(&mut document, &path),
+        (Some("return_target"), true) => {}
+        (Some("raise_exception"), true) => {
+            let detail = "Exception was raised because null_value_treatment is \"raise_exception\".";
+            let hint =
+                "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.";
+            return Err(external(refused("JSON value must not be null").with_detail(detail).with_hint(hint)));
+        }
+        _ => {
+            let message = "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"";
+            return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+        }
+    }
+    text(Some(change::written(&document)))
 }
 
 /// All functions.

@@ -1,15 +1,23 @@
 //! Casts and arithmetic that Arrow does otherwise than PostgreSQL, as functions ([`casts`], [`checked_arithmetic`]).
 //!
 //! The rule runs after DataFusion settled types, which is when it puts its own casts into the plan.
+//!
+//! `CASE WHEN x <> 0 THEN y / x > 1.5 ELSE false END` is how PostgreSQL's manual says that a division by zero is kept
+//! away. DataFusion makes `x <> 0 AND y / x > 1.5` of it, whose sides it may both compute; `CASE true WHEN …` it
+//! leaves.
 
 use super::{
     casts, checked_arithmetic,
     each_expr::{EachExpr, Order},
 };
+use arrow::datatypes::DataType;
 use datafusion::{
-    common::{DFSchema, tree_node::Transformed},
+    common::{
+        DFSchema,
+        tree_node::{Transformed, TreeNode},
+    },
     error::Result,
-    logical_expr::{BinaryExpr, Expr, ExprSchemable, expr::ScalarFunction},
+    logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, expr::ScalarFunction, lit},
     optimizer::AnalyzerRule,
 };
 use std::sync::Arc;
@@ -25,6 +33,13 @@ pub fn checked() -> Arc<dyn AnalyzerRule + Send + Sync> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
+        Expr::Case(Case { expr: None, when_then_expr, else_expr }) => {
+            let guards = guards(&when_then_expr, else_expr.as_deref(), schema)?;
+            let expr = guards.then(|| Box::new(lit(true)));
+            let transformed = expr.is_some();
+            let case = Expr::Case(Case { expr, when_then_expr, else_expr });
+            Ok(if transformed { Transformed::yes(case) } else { Transformed::no(case) })
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let sides = (left.get_type(schema), right.get_type(schema));
             let counted = match sides {
@@ -57,5 +72,33 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             })
         }
         other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether a CASE gives booleans, and what it gives, or asks behind its first condition, might fail.
+fn guards(whens: &[(Box<Expr>, Box<Expr>)], other: Option<&Expr>, schema: &DFSchema) -> Result<bool> {
+    let later = whens.iter().skip(1).map(|(when, _)| when.as_ref());
+    let given = whens.iter().map(|(_, then)| then.as_ref());
+    let mut any = false;
+    for expr in given.chain(later).chain(other) {
+        // What is the same for all rows is computed before the first of them.
+        any = any || expr.exists(|expr| Ok(may_fail(expr) && expr.any_column_refs()))?;
+    }
+    let is_boolean = |then: &Expr| then.get_type(schema).is_ok_and(|data| data == DataType::Boolean);
+    Ok(any && whens.first().is_some_and(|(_, then)| is_boolean(then)))
+}
+
+fn may_fail(expr: &Expr) -> bool {
+    match expr {
+        // What DataFusion makes of ANY and ALL has these.
+        Expr::ScalarFunction(call) => {
+            !["array_has", "array_position", "cardinality", "make_array"].contains(&call.name())
+        }
+        Expr::Negative(_) => true,
+        Expr::Cast(cast) => !matches!(cast.expr.as_ref(), Expr::Literal(..)),
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo)
+        }
+        _ => false,
     }
 }

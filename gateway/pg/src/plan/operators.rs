@@ -209,8 +209,8 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     if is_null(&left) && is_list(&right, schema) {
         return Ok(PlannerResult::Planned(right));
     }
-    let left = if is_list(&right, schema) { beside(left, &right, schema) } else { left };
-    let right = if is_list(&left, schema) { beside(right, &left, schema) } else { right };
+    let left = if is_list(&right, schema) { written(beside(left, &right, schema)) } else { left };
+    let right = if is_list(&left, schema) { written(beside(right, &left, schema)) } else { right };
     // A numeric of the exact form is not the bytes that Arrow takes it for.
     let shown = |side: Expr| match side.get_type(schema) {
         Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
@@ -219,6 +219,17 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     let (left, right) =
         if is_list(&left, schema) || is_list(&right, schema) { (left, right) } else { (shown(left), shown(right)) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+}
+
+/// A whole number that is written out is an integer where it fits: `'{1}'::int[] || 2` is of integers.
+fn written(item: Expr) -> Expr {
+    match item {
+        Expr::Literal(ScalarValue::Int64(Some(number)), metadata) => match i32::try_from(number) {
+            Ok(number) => Expr::Literal(ScalarValue::Int32(Some(number)), metadata),
+            Err(_) => Expr::Literal(ScalarValue::Int64(Some(number)), metadata),
+        },
+        item => item,
+    }
 }
 
 /// Quoted texts that are compared, or computed with.

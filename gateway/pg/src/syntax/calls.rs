@@ -342,7 +342,7 @@ pub(super) fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
 type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
 
 /// Functions that are called in another form.
-const FUNCTIONS: [(&str, FunctionRule); 17] = [
+const FUNCTIONS: [(&str, FunctionRule); 16] = [
     ("array", of_array_query),
     ("cume_dist", hypothetical::rewritten),
     ("date_trunc", of_date_trunc),
@@ -351,7 +351,6 @@ const FUNCTIONS: [(&str, FunctionRule); 17] = [
     ("json_object_agg", |function| of_json_object_agg(function, DataType::JSON)),
     ("jsonb_agg", |function| of_json_array_agg(function, DataType::JSONB)),
     ("jsonb_object_agg", |function| of_json_object_agg(function, DataType::JSONB)),
-    ("make_interval", times::of_make_interval),
     ("mod", of_mod),
     ("mode", of_ordered_set),
     ("percent_rank", hypothetical::rewritten),

@@ -200,6 +200,11 @@ fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
 }
 
 /// PostgreSQL's internal name of a type as it was written.
+/// The name that PostgreSQL gives a column without a label.
+pub(super) fn label_of(expr: &Expr) -> String {
+    name_of(expr).0
+}
+
 /// The name of a column that is a cast: of a type's last part, as it is if it is in quotes.
 fn cast_label(data_type: &DataType) -> String {
     let last = match data_type {

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Functions of jsonb that take its text as it is written, if it is quoted.
-pub(super) const OF_JSONB: [&str; 15] = [
+pub(super) const OF_JSONB: [&str; 16] = [
     "jsonb_array_elements",
     "jsonb_array_elements_text",
     "jsonb_array_length",
@@ -18,6 +18,7 @@ pub(super) const OF_JSONB: [&str; 15] = [
     "jsonb_object_keys",
     "jsonb_pretty",
     "jsonb_set",
+    "jsonb_set_lax",
     "jsonb_strip_nulls",
     "jsonb_to_record",
     "jsonb_to_recordset",

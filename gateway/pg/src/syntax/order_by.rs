@@ -32,6 +32,15 @@ pub(crate) fn order_by_labels(query: &mut Query) {
     }
 }
 
+/// What an item is called.
+fn label(item: &SelectItem) -> String {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => column_names::folded(alias),
+        SelectItem::UnnamedExpr(expr) => column_names::label_of(expr),
+        _ => String::new(),
+    }
+}
+
 /// [`hidden_in`] for the outermost query of a statement, whose columns the client sees.
 pub fn hidden_of_result(statement: &mut Statement) {
     if let Statement::Query(query) = statement {
@@ -39,7 +48,7 @@ pub fn hidden_of_result(statement: &mut Statement) {
     }
 }
 
-/// `SELECT f(t.a) AS a … ORDER BY t.a` orders by the column that the item hides, which DataFusion cannot tell from it.
+/// `SELECT f(t.a) AS a … ORDER BY t.a`, or `SELECT t.a::text … ORDER BY t.a`, orders by the column that the item hides, which DataFusion cannot tell from it.
 ///
 /// The item of a query whose columns the client sees gets another name, which the client sees as it was. In a subquery,
 /// whose columns others may name, the order goes, unless it decides which rows there are.
@@ -55,8 +64,13 @@ pub(crate) fn hidden_in(query: &mut Query, is_result: bool) {
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
     let mut hides = false;
     for item in &mut select.projection {
-        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
-        let name = column_names::folded(alias);
+        let name = label(item);
+        let expr = match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
+            // `t.a::text` is called `a`, too.
+            SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => expr,
+            _ => continue,
+        };
         let hides_here = |one: &Expr| match one {
             Expr::CompoundIdentifier(path) => {
                 path.last().is_some_and(|last| column_names::folded(last) == name) && *one != *expr
@@ -69,7 +83,8 @@ pub(crate) fn hidden_in(query: &mut Query, is_result: bool) {
         }
         hides = true;
         if is_result {
-            *alias = column_names::other(&name);
+            let alias = column_names::other(&name);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: alias.clone() };
             let by_name = |order: &&mut OrderByExpr| match &order.expr {
                 Expr::Identifier(one) => column_names::folded(one) == name,
                 _ => false,

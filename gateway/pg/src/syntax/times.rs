@@ -3,9 +3,7 @@
 
 use super::build::{call, parsed_expr};
 use crate::error::Result;
-use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, TypedString, Value,
-};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Interval, TypedString, Value};
 
 fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
@@ -92,29 +90,4 @@ pub(super) fn of_interval(interval: &Interval) -> Result<Option<Expr>> {
         return Ok(None);
     }
     parsed_expr(&format!("CAST({} AS INTERVAL)", text(written))).map(Some)
-}
-
-/// `make_interval(days => 10)`: arguments by their names, in order.
-pub(super) fn of_make_interval(function: &Function) -> Result<Option<Expr>> {
-    const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
-    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
-    if !list.args.iter().any(|argument| matches!(argument, FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. })) {
-        return Ok(None);
-    }
-    let mut all: Vec<String> = vec!["0".to_owned(); NAMES.len()];
-    for (at, argument) in list.args.iter().enumerate() {
-        let (place, value) = match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => (Some(at), expr),
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expr), .. } => {
-                (NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known)), expr)
-            }
-            FunctionArg::ExprNamed { name, arg: FunctionArgExpr::Expr(expr), .. } => {
-                (NAMES.iter().position(|known| name.to_string().eq_ignore_ascii_case(known)), expr)
-            }
-            _ => return Ok(None),
-        };
-        let Some(slot) = place.and_then(|place| all.get_mut(place)) else { return Ok(None) };
-        *slot = value.to_string();
-    }
-    parsed_expr(&format!("make_interval({})", all.join(", "))).map(Some)
 }
