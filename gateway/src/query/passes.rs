@@ -122,10 +122,19 @@ mod tests {
     #[test]
     fn passes_run_in_this_order() {
         let names: Vec<&str> = PASSES.iter().map(|pass| pass.name).collect();
-        expect![
-            "materialized catalog_names system_columns natural_joins whole_rows hidden_order expand unsupported resolve"
-        ]
-        .assert_eq(&names.join(" "));
+        let expected = [
+            "materialized",
+            "named_arguments",
+            "catalog_names",
+            "system_columns",
+            "natural_joins",
+            "whole_rows",
+            "hidden_order",
+            "expand",
+            "unsupported",
+            "resolve",
+        ];
+        assert_eq!(names, expected);
     }
 
     /// One pass by itself; each relation has the columns `k` and its own name.
@@ -147,6 +156,11 @@ mod tests {
             "materialized",
             "WITH x AS (SELECT nextval('s')) SELECT 1 FROM x",
             expect!["WITH x AS (SELECT nextval('s')) SELECT 1 FROM x"],
+        );
+        check(
+            "named_arguments",
+            "SELECT make_interval(days => a) FROM t",
+            expect!["SELECT make_interval(0, 0, 0, a) FROM t"],
         );
         check(
             "catalog_names",
