@@ -66,6 +66,18 @@ COMMENT ON TABLE books.entries IS 'what was paid';
 COMMENT ON COLUMN books.entries.amount IS 'in euros';
 GRANT USAGE ON SCHEMA books TO reader;
 GRANT SELECT ON books.entries TO reader;
+CREATE TYPE severity AS ENUM ('info', 'warning', 'critical');
+CREATE DOMAIN percent AS numeric(5, 2) DEFAULT 50 CHECK (VALUE BETWEEN 0 AND 100);
+CREATE DOMAIN half AS percent CONSTRAINT halves CHECK (VALUE <= 50);
+CREATE DOMAIN loud AS severity NOT NULL CHECK (VALUE > 'info');
+CREATE TABLE alerts (
+    id bigserial PRIMARY KEY, level severity DEFAULT 'warning', least loud DEFAULT 'warning', share percent, left_over half DEFAULT 1,
+    CHECK (level >= 'warning'::severity OR share > 10::percent)
+);
+INSERT INTO alerts (level, share) VALUES ('critical', 99.5), ('info', 11), (NULL, NULL);
+INSERT INTO alerts (least) VALUES ('critical');
+CREATE VIEW strong AS SELECT id, share::half AS share FROM alerts WHERE level > 'info'::severity AND share <= 50;
+COMMENT ON DOMAIN percent IS 'of a hundred';
 CREATE TABLE large (k integer PRIMARY KEY, v text);
 INSERT INTO large SELECT k, repeat(md5(k::text), 40000) FROM generate_series(1, 2) AS g(k);
 

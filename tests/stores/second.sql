@@ -16,5 +16,8 @@ UPDATE wide SET props = props - 'name' WHERE id = 'w1';
 UPDATE altered SET d = k * 2 WHERE k <= 10;
 INSERT INTO books.entries (amount, note) VALUES (0.01, 'after');
 INSERT INTO kinds (t) VALUES ('third');
+ALTER TYPE severity ADD VALUE 'error' BEFORE 'critical';
+ALTER DOMAIN percent ADD CONSTRAINT lucky CHECK (VALUE <> 13);
+INSERT INTO alerts (level, least, share) VALUES ('error', 'error', 12.5);
 DELETE FROM large WHERE k = 1;
 INSERT INTO readings SELECT 'e' || k % 2, '2026-02-01 00:00:00+00'::timestamptz + k * interval '1 second', k, NULL FROM generate_series(1, 500) AS g(k);

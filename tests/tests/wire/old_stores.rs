@@ -11,7 +11,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 fn stores() -> Result<Vec<PathBuf>> {
     let all = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("stores"))?;
@@ -83,10 +83,34 @@ async fn write(harness: &Harness) -> Result<()> {
     alto.batch_execute("UPDATE wide SET props['new'] = '1'; ALTER TABLE kinds ADD COLUMN more int DEFAULT 7").await?;
     assert_eq!(rows(&alto, "SELECT count(*) FROM wide WHERE props ? 'new'").await?, ["2"]);
     assert_eq!(rows(&alto, "SELECT sum(more) FROM kinds").await?, ["28"]);
+    if rows(&alto, "SELECT to_regclass('alerts')").await? == ["alerts"] {
+        write_types(&alto).await?;
+    }
     drop(alto);
     let operator = harness.operator().await?;
     operator.batch_execute("ALTER TABLE altered ADD COLUMN e text; DROP DATABASE altostrat WITH (FORCE)").await?;
     assert_eq!(rows(&operator, "SELECT count(*) FROM readings WHERE tenant = 'altostrat'").await?, ["0"]);
+    Ok(())
+}
+
+/// The same of what has types of the tenant's own.
+async fn write_types(alto: &Client) -> Result<()> {
+    for (sql, state) in [
+        ("INSERT INTO alerts (share) VALUES (101)", "23514"),
+        ("INSERT INTO alerts (share) VALUES (13)", "23514"),
+        ("INSERT INTO alerts (left_over) VALUES (50.5)", "23514"),
+        ("INSERT INTO alerts (least) VALUES ('info')", "23514"),
+        ("INSERT INTO alerts (level, share) VALUES ('info', 5)", "23514"),
+        ("INSERT INTO alerts (level) VALUES ('none')", "22P02"),
+        ("DROP TYPE severity", "2BP01"),
+        ("DROP DOMAIN half", "2BP01"),
+    ] {
+        assert!(error(alto, sql).await.starts_with(state), "{sql}");
+    }
+    let made = "INSERT INTO alerts (level) VALUES ('error') RETURNING id > 5, least::text, share, left_over";
+    assert_eq!(rows(alto, made).await?, ["t|warning|50.00|1.00"]);
+    alto.batch_execute("ALTER DOMAIN half DROP CONSTRAINT halves; ALTER TYPE severity RENAME TO level").await?;
+    assert_eq!(rows(alto, "SELECT count(*) FROM alerts WHERE level >= 'error'::level").await?, ["3"]);
     Ok(())
 }
 

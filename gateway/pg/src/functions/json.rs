@@ -284,7 +284,8 @@ fn set_lax(call: &Call) -> Result<ScalarValue> {
             return Err(external(refused("JSON value must not be null").with_detail(detail).with_hint(hint)));
         }
         _ => {
-            let message = "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"";
+            let message = "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
+                           \"raise_exception\"";
             return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
         }
     }

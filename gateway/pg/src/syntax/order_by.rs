@@ -48,7 +48,8 @@ pub fn hidden_of_result(statement: &mut Statement) {
     }
 }
 
-/// `SELECT f(t.a) AS a … ORDER BY t.a`, or `SELECT t.a::text … ORDER BY t.a`, orders by the column that the item hides, which DataFusion cannot tell from it.
+/// `SELECT f(t.a) AS a … ORDER BY t.a`, or `SELECT t.a::text … ORDER BY t.a`, orders by the column that the item
+/// hides, which DataFusion cannot tell from it.
 ///
 /// The item of a query whose columns the client sees gets another name, which the client sees as it was. In a subquery,
 /// whose columns others may name, the order goes, unless it decides which rows there are.
