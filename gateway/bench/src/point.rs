@@ -21,14 +21,15 @@ use keyspan_gateway::resources::Size;
 use serde::Serialize;
 use std::{fmt, path::Path, time::Duration};
 use tokio_postgres::Config;
-use work::{Done, READINGS, TABLE, Work};
+use work::{Done, ORDERS, READINGS, TABLE, Work};
 
 /// After the help of `keyspan bench point`.
 pub(super) const POINT_HELP: &str = "\
 A server is started on a store in a temporary folder, and PostgreSQL beside it where it is installed (initdb and postgres in
 /usr/lib/postgresql/15/bin or in PATH; as the user postgres or nobody when this is run by root). Both get the same table of readings (key:
 device and time; 100 readings a device). Clients of this process then run prepared statements, each connection one after the other: reads
-of a row, of a device's last row, of 20 rows in order, updates, upserts, inserts and deletes by key, on one connection and on several.
+of a row, of a device's last row, of 20 rows in order, updates, upserts, inserts and deletes by key, and inserts as applications send them
+(numbers of a sequence, defaults, RETURNING), on one connection and on several.
 Answers are checked. PostgreSQL's settings are printed; it syncs each commit, as Keyspan does.
 
 A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when an answer is
@@ -115,12 +116,14 @@ pub(super) async fn run(options: &PointOptions, folder: &Path) -> Result<PointRe
     let keyspan = Config::dbname(&mut operator.clone(), "bench").clone();
     let client = connect(&operator).await?;
     client.batch_execute(&format!("CREATE DATABASE bench; {TABLE} {ONE_VERSION}")).await?;
-    work::load(&connect(&keyspan).await?, devices).await?;
+    let client = connect(&keyspan).await?;
+    client.batch_execute(ORDERS).await?;
+    work::load(&client, devices).await?;
     let other = options.server.postgres(&memory, &folder.join("postgres"))?;
     let mut postgres = None;
     if let Some((server, config)) = &other {
         let client = connect(config).await?;
-        client.batch_execute(TABLE).await?;
+        client.batch_execute(&format!("{TABLE}; {ORDERS}")).await?;
         work::load(&client, devices).await?;
         client.batch_execute("VACUUM ANALYZE readings").await?;
         let version = client.query_one("SHOW server_version", &[]).await?.get(0);

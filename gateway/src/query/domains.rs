@@ -13,12 +13,17 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         functions::domains::{DomainValue, condition_of, function_name},
-        plan::type_planner,
+        plan::{casts::reads_time, type_planner},
         syntax::dialect::parse_text,
     },
 };
 use datafusion::{
-    logical_expr::{LogicalPlan, ScalarUDF},
+    common::tree_node::TreeNode,
+    logical_expr::{
+        Expr as PlanExpr, LogicalPlan, ScalarUDF, Volatility, execution_props::ExecutionProps,
+        physical_planning_context::PhysicalPlanningContext,
+    },
+    physical_expr::create_physical_expr,
     prelude::SessionContext,
     sql::sqlparser::ast::{self, CastKind, Expr, Ident, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut},
 };
@@ -147,9 +152,21 @@ async fn function(context: &SessionContext, chain: Vec<Arc<Domain>>, base: ast::
         return Err(internal(format!("the conditions of a domain became {planned}")));
     };
     let of = projection.input.schema();
+    // Conditions of the time are of the moment when they are planned.
+    let moment = |expr: &PlanExpr| match expr {
+        PlanExpr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable || reads_time(call),
+        _ => false,
+    };
+    // With what functions know of the statement.
+    let mut properties = ExecutionProps::new();
+    properties.mark_start_execution(Arc::clone(state.config_options()));
+    let mut volatility = Volatility::Immutable;
     let mut conditions = Vec::with_capacity(projection.expr.len());
     for expr in projection.expr.iter().skip(1) {
-        conditions.push(context.create_physical_expr(expr.clone(), of)?);
+        if expr.exists(|expr| Ok(moment(expr)))? {
+            volatility = Volatility::Stable;
+        }
+        conditions.push(create_physical_expr(expr, of, &properties, &PhysicalPlanningContext::default())?);
     }
-    Ok(DomainValue::new(chain, conditions, Arc::clone(of.inner())))
+    Ok(DomainValue::new(chain, conditions, Arc::clone(of.inner()), volatility))
 }

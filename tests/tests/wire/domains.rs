@@ -195,6 +195,31 @@ async fn domains_outlive_a_kill() -> Result<()> {
     Ok(())
 }
 
+/// A condition of the time is of the moment when a statement runs, not of that when it was prepared.
+#[tokio::test]
+async fn conditions_of_the_time_are_of_each_statement() -> Result<()> {
+    let harness = Harness::start().await?;
+    let client = harness.tenant("alto").await?;
+    client
+        .batch_execute(
+            "CREATE DOMAIN past AS timestamptz CHECK (VALUE <= now());
+             CREATE TABLE seen (id int PRIMARY KEY, at past)",
+        )
+        .await?;
+    let cast = client.prepare("SELECT $1::past").await?;
+    let insert = client.prepare("INSERT INTO seen VALUES ($1, $2)").await?;
+    for id in 0..3_i32 {
+        // Later than all that was asked before.
+        let now: std::time::SystemTime = client.query_one("SELECT clock_timestamp()", &[]).await?.get(0);
+        assert_eq!(client.query(&cast, &[&now]).await?.len(), 1);
+        client.execute(&insert, &[&id, &now]).await?;
+        let later = now + std::time::Duration::from_secs(1_000);
+        assert_eq!(client.query(&cast, &[&later]).await.unwrap_err().code().unwrap().code(), "23514");
+        assert_eq!(client.execute(&insert, &[&id, &later]).await.unwrap_err().code().unwrap().code(), "23514");
+    }
+    Ok(())
+}
+
 /// What a transaction has written itself does not keep it from changing the types of its columns.
 #[tokio::test]
 async fn a_transaction_writes_a_table_and_changes_its_types() -> Result<()> {

@@ -27,6 +27,10 @@ const BEGIN_SECONDS: u64 = 1_767_225_600;
 pub(super) const TABLE: &str = "CREATE TABLE readings (device text, at timestamptz, temperature double precision, \
     humidity double precision, status text, note text, PRIMARY KEY (device, at))";
 
+/// A table as applications have them, on both sides: of a tenant's own here.
+pub(super) const ORDERS: &str = "CREATE TABLE orders (id bigserial PRIMARY KEY, placed timestamptz NOT NULL DEFAULT now(), \
+    state text NOT NULL DEFAULT 'new', price numeric(8, 2), weight double precision)";
+
 /// The kinds of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
@@ -36,13 +40,22 @@ pub(super) enum Work {
     Update,
     Upsert,
     Insert,
+    Order,
     Delete,
 }
 
 impl Work {
     /// In the order of a run: statements that change what others read come last.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Point, Self::LastPoint, Self::Range, Self::Update, Self::Upsert, Self::Insert, Self::Delete];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Point,
+        Self::LastPoint,
+        Self::Range,
+        Self::Update,
+        Self::Upsert,
+        Self::Insert,
+        Self::Order,
+        Self::Delete,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -52,6 +65,7 @@ impl Work {
             Self::Update => "update by key",
             Self::Upsert => "upsert",
             Self::Insert => "insert",
+            Self::Order => "insert with defaults",
             Self::Delete => "delete by key",
         }
     }
@@ -73,6 +87,7 @@ impl Work {
             Self::Insert => {
                 "INSERT INTO readings (device, at, temperature, humidity, status, note) VALUES ($1, $2, $3, $4, $5, $6)"
             }
+            Self::Order => "INSERT INTO orders (price, weight) VALUES (19.99, $1) RETURNING id",
             Self::Delete => "DELETE FROM readings WHERE device = $1 AND at = $2",
         }
     }
@@ -201,6 +216,12 @@ impl Worker {
                 let at = time((self.connections << 32) + (self.number << 24) + count);
                 let (value, status) = (count as f64, "new");
                 client.execute(statement, &[&name, &at, &value, &value, &status, &"inserted"]).await?
+            }
+            Work::Order => {
+                let row = client.query_one(statement, &[&(count as f64)]).await?;
+                let id: i64 = row.get(0);
+                ensure!(id > 0 && row.len() == 1, "order {id}");
+                return Ok(true);
             }
             Work::Delete => {
                 // Each connection has its own devices; the run with one connection takes the even readings, that with

@@ -81,15 +81,20 @@ pub struct DomainValue {
 
 impl DomainValue {
     /// Of a domain that is the last of a chain. `conditions` are those of the chain, in its order, over the column of
-    /// `schema`.
-    pub fn new(chain: Vec<Arc<Domain>>, conditions: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef) -> Self {
+    /// `schema`; with one that is not immutable a plan of the function is of one moment only.
+    pub fn new(
+        chain: Vec<Arc<Domain>>,
+        conditions: Vec<Arc<dyn PhysicalExpr>>,
+        schema: SchemaRef,
+        volatility: Volatility,
+    ) -> Self {
         let names = chain.iter().flat_map(|domain| &domain.checks).map(|check| check.name.clone());
         Self {
             name: chain.last().map(|domain| function_name(domain)).unwrap_or_default(),
             not_null: chain.iter().any(|domain| domain.not_null),
             checks: names.zip(conditions).collect(),
             schema,
-            signature: Signature::any(1, Volatility::Immutable),
+            signature: Signature::any(1, volatility),
             chain,
         }
     }
