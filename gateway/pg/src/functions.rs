@@ -185,7 +185,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
-    replace(state, percentiles::functions().into_iter().chain(escapes::functions()));
+    replace(state, percentiles::functions().chain(escapes::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
     let overloaded = numeric::functions(state);

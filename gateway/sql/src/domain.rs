@@ -111,7 +111,7 @@ pub(crate) fn parse_alter(tokens: &mut TokenReader<'_>) -> Result<Definition> {
     } else {
         return Err(tokens.syntax_error());
     };
-    Ok(Definition::Domain(DomainChange::Alter { name, action }))
+    Ok(Definition::Domain(DomainChange::Alter { name, action: Box::new(action) }))
 }
 
 /// `DROP DOMAIN`

@@ -15,7 +15,7 @@ pub enum DomainChange {
         /// The domain.
         name: RelationName,
         /// What becomes of it.
-        action: DomainAction,
+        action: Box<DomainAction>,
     },
     /// `DROP DOMAIN`
     Drop {
