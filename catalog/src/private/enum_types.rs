@@ -13,7 +13,7 @@ impl Private {
     /// Gives the columns of a table that an edit makes or changes their types as they are now.
     ///
     /// # Errors
-    /// [`NoObject`](ErrorKind::NoObject) for a type that is not there any more.
+    /// [`NoObject`](crate::ErrorKind::NoObject) for a type that is not there any more.
     pub(crate) fn settle_types(&mut self, edit: &PrivateEdit) -> Result<()> {
         self.check_domains_of(edit)?;
         let types = &self.enum_types;

@@ -14,7 +14,7 @@ use keyspan_catalog::{PrivateEdit, Snapshot};
 /// `DROP TYPE`, which drops domains too, and `DROP DOMAIN`.
 ///
 /// # Errors
-/// Those of [`found`](super::own_type::found); 42809 for `DROP DOMAIN` of what is none; 2BP01 for one that is used,
+/// Those of [`found`]; 42809 for `DROP DOMAIN` of what is none; 2BP01 for one that is used,
 /// 0A000 with `CASCADE`.
 pub(super) async fn drop(
     session: &mut Session,
