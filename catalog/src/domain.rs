@@ -6,7 +6,7 @@
 //! it, with one edit: so what was planned before meets another table at its commit.
 
 use crate::{
-    ErrorKind, Private, Result, SqlType, Table,
+    ErrorKind, Private, Result, SqlType, Table, TableId,
     enum_type::bound_name,
     error::Error,
     table::{ColumnDefault, check_name},
@@ -71,6 +71,18 @@ pub struct ColumnDomain {
     pub id: u32,
     /// How often it has changed since the column had it.
     pub changes: u32,
+}
+
+/// A change of a domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainChange {
+    /// The definition that it must still have.
+    pub before: Domain,
+    /// The new one.
+    pub after: Domain,
+    /// The tables whose rows were held against what is new in it: no other may use the domain by now. `None` for a
+    /// change that asks nothing of rows.
+    pub held: Option<BTreeSet<TableId>>,
 }
 
 impl ColumnDomain {

@@ -15,7 +15,9 @@
 
 use crate::{
     Domain, EnumType, Erasure, Erasures, Error, ErrorKind, ObjectKind, ObjectRights, ProtoDescriptor, Result, Schema,
-    Sequence, SqlView, Table, TableId, TenantId, erasure,
+    Sequence, SqlView, Table, TableId, TenantId,
+    domain::DomainChange,
+    erasure,
     proto::objects as proto,
     rights::{self, DefaultRights, ListChange, ListOf, PUBLIC_SCHEMA},
     tenant::TENANT_DELIMITER,
@@ -117,8 +119,8 @@ pub enum PrivateEdit {
     DropEnum(u32),
     /// A new domain. Its OID is the catalog's next, or a reserved one.
     CreateDomain(Box<Domain>),
-    /// A changed domain: the definition that it must still have, and the new one.
-    AlterDomain(Box<(Domain, Domain)>),
+    /// A changed domain.
+    AlterDomain(Box<DomainChange>),
     /// Drops a domain, by OID.
     DropDomain(u32),
     /// Relations, given by OID, move to another schema.
@@ -349,7 +351,7 @@ impl Private {
             PrivateEdit::AlterEnum(change) => self.alter_enum(&change.0, &change.1)?,
             PrivateEdit::DropEnum(id) => self.drop_enum(*id)?,
             PrivateEdit::CreateDomain(new) => self.create_domain(new, take_oid)?,
-            PrivateEdit::AlterDomain(change) => self.alter_domain(&change.0, &change.1)?,
+            PrivateEdit::AlterDomain(change) => self.alter_domain(change)?,
             PrivateEdit::DropDomain(id) => self.drop_domain(*id)?,
             PrivateEdit::SetSchema(oids, schema) => self.set_schema(oids, *schema, is_taken)?,
             PrivateEdit::CreateProto(descriptor) => {

@@ -381,9 +381,10 @@ pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Res
 }
 
 async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
-    StatementContext::within(context.state().config().options())?.type_names().resolve(&mut query);
+    let known = Arc::clone(StatementContext::within(context.state_ref().read().config_options())?);
+    known.type_names().resolve(&mut query);
     passes::run(&mut query, &columns_of(context)).await?;
-    domains::expand(context, &mut query).await?;
+    domains::expand(context, &known, &mut query).await?;
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));

@@ -3,7 +3,7 @@
 use super::{Private, PrivateEdit};
 use crate::{
     Domain, Error, ErrorKind, Result, Table, domain,
-    domain::DOMAINS_MAX,
+    domain::{DOMAINS_MAX, DomainChange},
     enum_type::{self, bound_name},
 };
 use std::sync::Arc;
@@ -56,8 +56,15 @@ impl Private {
     }
 
     /// The tables that use it are told, those of domains on it too.
-    pub(super) fn alter_domain(&mut self, before: &Domain, after: &Domain) -> Result<()> {
-        if self.domains.get(&before.id).is_none_or(|now| **now != *before) || after.id != before.id {
+    pub(super) fn alter_domain(&mut self, change: &DomainChange) -> Result<()> {
+        let DomainChange { before, after, held } = change;
+        let changed = self.domains_on(after.id);
+        let is_held = |table: &Arc<Table>| held.as_ref().is_none_or(|held| held.contains(&table.id));
+        let mut users = self.tables.values().filter(|table| domain::user(table, &changed).is_some());
+        if self.domains.get(&before.id).is_none_or(|now| **now != *before)
+            || after.id != before.id
+            || !users.all(is_held)
+        {
             let message = format!("type \"{}\" was changed by another at the same moment", before.name);
             return Err(Error::new(ErrorKind::Conflict, message));
         }
@@ -65,7 +72,6 @@ impl Private {
         self.check_domain(after)?;
         self.check_room(0, after.texts().map(str::len))?;
         self.domains.insert(after.id, Arc::new(after.clone()));
-        let changed = self.domains_on(after.id);
         for table in self.tables.values_mut().filter(|table| domain::user(table, &changed).is_some()) {
             domain::note_change(Arc::make_mut(table), &changed);
         }

@@ -1,5 +1,5 @@
-//! `CREATE TABLE` and `DROP TABLE`, with families and dotted options; the parts that [`alter_table`](crate::alter_table)
-//! has, too.
+//! `CREATE TABLE` and `DROP TABLE`, with families and dotted options; the parts that
+//! [`alter_table`](crate::alter_table) has, too.
 
 use crate::{
     ast::{

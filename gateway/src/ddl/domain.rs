@@ -32,7 +32,7 @@ use keyspan_catalog::{
     domain::VALUE, enum_type::bound_name, snapshot::FIRST_OID, table::ColumnDefault,
 };
 use keyspan_storage::Scan;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 pub(super) async fn execute(session: &mut Session, said: &DomainChange) -> Result<()> {
     if session.identity.operator {
@@ -211,43 +211,38 @@ async fn alter(session: &mut Session, name: &RelationName, action: &DomainAction
     if after == *before {
         return Ok(());
     }
-    change(session, |_| Ok(altered(&before, &after))).await
+    change(session, |_| Ok(altered(&before, &after, None))).await
 }
 
-fn altered(before: &Domain, after: &Domain) -> Vec<PrivateEdit> {
-    vec![PrivateEdit::AlterDomain(Box::new((before.clone(), after.clone())))]
+fn altered(before: &Domain, after: &Domain, held: Option<BTreeSet<TableId>>) -> Vec<PrivateEdit> {
+    let (before, after) = (before.clone(), after.clone());
+    vec![PrivateEdit::AlterDomain(Box::new(domain::DomainChange { before, after, held }))]
 }
 
 /// `COMMENT ON DOMAIN`
 pub(super) async fn comment(session: &mut Session, name: &RelationName, text: Option<&String>) -> Result<()> {
     let before = owned(session, name)?;
     let after = Domain { comment: text.cloned(), ..before.as_ref().clone() };
-    change(session, |_| Ok(altered(&before, &after))).await
+    change(session, |_| Ok(altered(&before, &after, None))).await
 }
 
 /// A change after which rows have to fulfil a condition, `None` for NOT NULL, that they had not to before.
 async fn stricter(session: &mut Session, before: &Domain, after: Domain, new: Option<&str>) -> Result<()> {
     let (tenant, oid) = tenant(session)?;
-    let users = |snapshot: &Snapshot| {
+    let users = |snapshot: &Snapshot| -> Vec<Arc<Table>> {
         let Some(own) = snapshot.private_of(Some(&tenant)) else { return Vec::new() };
         let ids = own.domains_on(before.id);
         own.tables.values().filter(|table| domain::user(table, &ids).is_some()).cloned().collect()
     };
-    let used: Vec<Arc<Table>> = users(&session.catalog_snapshot());
-    let ids: Vec<TableId> = used.iter().map(|table| table.id).collect();
+    let ids: BTreeSet<TableId> = users(&session.catalog_snapshot()).iter().map(|table| table.id).collect();
     let (instance, in_transaction) = (session.instance.clone(), session.in_transaction());
     // In a transaction COMMIT looks whether others have written the tables meanwhile.
     let _held = if in_transaction { None } else { Some(instance.table_locks.lock([], ids.iter().copied()).await) };
     let view = session.view().await?;
-    let edits = altered(before, &after);
+    // A table that comes meanwhile is refused by the edit.
+    let edits = altered(before, &after, Some(ids));
     let drafted = View { snapshot: Arc::new(session.drafted(&view.snapshot, &edits)?), ..view.clone() };
-    // A table that came meanwhile is not held.
-    let now = users(&view.snapshot);
-    if now.iter().any(|table| !ids.contains(&table.id)) {
-        let message = format!("type \"{}\" was changed by another at the same moment", before.name);
-        return Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, message));
-    }
-    for table in &now {
+    for table in &users(&view.snapshot) {
         let target = Target::of_table(&drafted, Arc::clone(table));
         hold(session, (&view, table), &target, (before.id, new)).await?;
         if in_transaction {

@@ -88,18 +88,8 @@ pub(super) fn descriptions(statement: &StatementContext) -> Vec<Row> {
     all(statement).filter_map(one).collect()
 }
 
-/// A column depends on its domain, and a domain on what it is based on.
+/// A domain depends on what it is based on.
 pub(super) fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
-    let of_table = |table: &Arc<Table>| {
-        let one = |column: &Column| {
-            let of = column.domain?;
-            Some(row! {
-                "classid" => 1_259_u32, "objid" => table.id.0, "objsubid" => column.id, "refclassid" => PG_TYPE,
-                "refobjid" => of.id, "refobjsubid" => 0_u16, "deptype" => "n",
-            })
-        };
-        table.columns.iter().filter_map(one).collect::<Vec<_>>()
-    };
     let on = |domain: &Arc<Domain>| {
         let below = domain.over.or(domain.enumerated)?;
         Some(row! {
@@ -107,7 +97,7 @@ pub(super) fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
             "refobjid" => below, "refobjsubid" => 0_u16, "deptype" => "n",
         })
     };
-    statement.tables().flat_map(of_table).chain(all(statement).filter_map(on)).collect()
+    all(statement).filter_map(on).collect()
 }
 
 /// The name of a domain's schema.

@@ -2,7 +2,7 @@
 
 use super::{
     columns::{Row, row},
-    rights,
+    objects, rights,
 };
 use crate::context::StatementContext;
 use keyspan_catalog::{Column, EnumType, Table};
@@ -55,14 +55,14 @@ pub(super) fn descriptions(statement: &StatementContext) -> Vec<Row> {
     all(statement).filter_map(one).collect()
 }
 
-/// A column depends on its type.
+/// A column depends on its type, of either kind of the tenant's own.
 pub(super) fn dependency_rows(statement: &StatementContext) -> Vec<Row> {
     let of_table = |table: &Arc<Table>| {
         let one = |column: &Column| {
-            let of = column.enumerated.as_ref()?;
+            let of = objects::own_type(column, statement)?;
             Some(row! {
                 "classid" => 1_259_u32, "objid" => table.id.0, "objsubid" => column.id, "refclassid" => PG_TYPE,
-                "refobjid" => of.id, "refobjsubid" => 0_u16, "deptype" => "n",
+                "refobjid" => of.id(), "refobjsubid" => 0_u16, "deptype" => "n",
             })
         };
         table.columns.iter().filter_map(one).collect::<Vec<_>>()

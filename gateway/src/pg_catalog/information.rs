@@ -199,7 +199,8 @@ fn described(
         "column_name" => column.name.clone(), "ordinal_position" => place,
         "column_default" => column.default.clone(), "identity_generation" => generation,
         "is_nullable" => if column.not_null { "NO" } else { "YES" }, "dtd_identifier" => place.to_string(),
-        "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" }, "is_generated" => "NEVER", "is_updatable" => "YES",
+        "is_self_referencing" => "NO", "is_identity" => if column.identity.is_some() { "YES" } else { "NO" },
+        "is_generated" => "NEVER", "is_updatable" => "YES",
     });
     row
 }

@@ -1,5 +1,5 @@
-//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An INSERT has defaults that need not be
-//! computed, and returns columns; an UPDATE sets values, or adds whole numbers to columns.
+//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An INSERT has defaults that need not
+//! be computed, and returns columns; an UPDATE sets values, or adds whole numbers to columns.
 //!
 //! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
 //! way: it reports the same one of several errors.

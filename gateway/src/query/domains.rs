@@ -35,13 +35,15 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 ///
 /// # Errors
 /// For a condition that cannot be planned any more: a fault of ours.
-pub(super) fn expand<'a>(context: &'a SessionContext, query: &'a mut ast::Statement) -> BoxFuture<'a, Result<()>> {
-    Box::pin(expand_here(context, query))
+pub(super) fn expand<'a>(
+    context: &'a SessionContext,
+    statement: &'a StatementContext,
+    query: &'a mut ast::Statement,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(expand_here(context, statement, query))
 }
 
-async fn expand_here(context: &SessionContext, query: &mut ast::Statement) -> Result<()> {
-    let state = context.state();
-    let statement = StatementContext::within(state.config().options())?;
+async fn expand_here(context: &SessionContext, statement: &StatementContext, query: &mut ast::Statement) -> Result<()> {
     let Some(own) = statement.snapshot.private_of(statement.tenant.as_ref()).filter(|own| !own.domains.is_empty())
     else {
         return Ok(());

@@ -102,7 +102,7 @@ impl Definitions {
     fn types(&self) -> impl Iterator<Item = u32> {
         self.edits.iter().filter_map(|edit| match edit {
             PrivateEdit::AlterEnum(change) => Some(change.1.id),
-            PrivateEdit::AlterDomain(change) => Some(change.1.id),
+            PrivateEdit::AlterDomain(change) => Some(change.after.id),
             _ => None,
         })
     }

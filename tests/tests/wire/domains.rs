@@ -195,6 +195,27 @@ async fn domains_outlive_a_kill() -> Result<()> {
     Ok(())
 }
 
+/// A table that comes while a domain changes is not held against the change: the change is refused.
+#[tokio::test]
+async fn no_table_slips_in_beside_a_new_condition() -> Result<()> {
+    let harness = Harness::start().await?;
+    let (client, other) = (harness.tenant("alto").await?, harness.connect("alto", "alto").await?);
+    client.batch_execute(MADE).await?;
+    client.batch_execute("BEGIN; ALTER DOMAIN posint ADD CHECK (VALUE < 1000)").await?;
+    other.batch_execute("CREATE TABLE late (n posint); INSERT INTO late VALUES (5000)").await?;
+    assert_eq!(state(&client, "COMMIT").await, "40001");
+    // One of the transaction's own is.
+    client.batch_execute("BEGIN; CREATE TABLE own (n posint); INSERT INTO own VALUES (5000)").await?;
+    assert_eq!(state(&client, "ALTER DOMAIN posint ADD CHECK (VALUE < 5000)").await, "23514");
+    client.batch_execute("ROLLBACK; ALTER DOMAIN posint ADD CHECK (VALUE < 5001)").await?;
+    client
+        .batch_execute("BEGIN; ALTER DOMAIN posint ADD CHECK (VALUE <> 7); CREATE TABLE own (n posint); COMMIT")
+        .await?;
+    assert_eq!(state(&other, "INSERT INTO own VALUES (7)").await, "23514");
+    assert_eq!(rows(&other, "SELECT n FROM late").await?, ["5000"]);
+    Ok(())
+}
+
 /// A condition of the time is of the moment when a statement runs, not of that when it was prepared.
 #[tokio::test]
 async fn conditions_of_the_time_are_of_each_statement() -> Result<()> {

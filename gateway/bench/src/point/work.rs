@@ -28,8 +28,8 @@ pub(super) const TABLE: &str = "CREATE TABLE readings (device text, at timestamp
     humidity double precision, status text, note text, PRIMARY KEY (device, at))";
 
 /// A table as applications have them, on both sides: of a tenant's own here.
-pub(super) const ORDERS: &str = "CREATE TABLE orders (id bigserial PRIMARY KEY, placed timestamptz NOT NULL DEFAULT now(), \
-    state text NOT NULL DEFAULT 'new', price numeric(8, 2), weight double precision)";
+pub(super) const ORDERS: &str = "CREATE TABLE orders (id bigserial PRIMARY KEY, \
+    placed timestamptz NOT NULL DEFAULT now(), state text NOT NULL DEFAULT 'new', price numeric(8, 2), weight double precision)";
 
 /// The kinds of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
