@@ -80,8 +80,16 @@ async fn short_statements_are_measured_and_checked() -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!((&report["rows"], &report["postgres"]), (&1000.into(), &Value::Null));
     let lines = report["lines"].as_array().context("lines")?;
-    let works =
-        ["point read", "last point", "ordered range of 20", "update by key", "upsert", "insert", "delete by key"];
+    let works = [
+        "point read",
+        "last point",
+        "ordered range of 20",
+        "update by key",
+        "upsert",
+        "insert",
+        "insert with defaults",
+        "delete by key",
+    ];
     for work in works {
         for connections in ["1 connection", "2 connections"] {
             for what in ["p50", "p99", "operations"] {
