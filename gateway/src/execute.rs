@@ -34,7 +34,7 @@ use crate::{
     sql::{
         ast::{
             Explain, Statement,
-            session::{CursorStatement, Listening, Setting, Transaction},
+            session::{CursorStatement, Isolation, Listening, Setting, Transaction},
         },
         explain::analyzed_write,
     },
@@ -457,16 +457,16 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
             }
             session.settings.set(name, value.as_deref())?;
         }
-        Setting::SetTransaction { isolation, read_only, session: false } => {
-            session.set_transaction(*isolation, *read_only)?;
-        }
-        Setting::SetTransaction { isolation, read_only, session: true } => {
-            if let Some(isolation) = isolation {
-                session.settings.set("default_transaction_isolation", Some(isolation.name()))?;
-            }
-            if let Some(read_only) = read_only {
-                let value = if *read_only { "on" } else { "off" };
-                session.settings.set("default_transaction_read_only", Some(value))?;
+        Setting::SetTransaction { modes, session: false } => session.set_transaction(*modes)?,
+        Setting::SetTransaction { modes, session: true } => {
+            let word = |is: bool| if is { "on" } else { "off" };
+            let values = [
+                ("default_transaction_isolation", modes.isolation.map(Isolation::name)),
+                ("default_transaction_read_only", modes.read_only.map(word)),
+                ("default_transaction_deferrable", modes.deferrable.map(word)),
+            ];
+            for (name, value) in values.into_iter().filter(|(_, value)| value.is_some()) {
+                session.settings.set(name, value)?;
             }
         }
         Setting::Reset(Some(name)) => {
@@ -506,8 +506,8 @@ fn set(session: &mut Session, setting: &Setting) -> Result<Outcome> {
 
 async fn bound(session: &mut Session, transaction: &Transaction) -> Result<Outcome> {
     let tag = match transaction {
-        Transaction::Begin { isolation, read_only, start } => {
-            session.begin(*isolation, *read_only);
+        Transaction::Begin { modes, start } => {
+            session.begin(*modes);
             if *start { "START TRANSACTION" } else { "BEGIN" }
         }
         Transaction::Commit { chain } => {

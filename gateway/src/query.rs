@@ -396,9 +396,8 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
             .with_allow_statements(false)
             .verify_plan(&plan)?;
         names.check(&plan)?;
-        crate::pg::plan::parameters::infer(crate::pg::plan::unions::typed(crate::pg::plan::materialized::shared(
-            plan,
-        )?)?)
+        let plan = crate::pg::plan::subquery_order::kept(crate::pg::plan::materialized::shared(plan)?)?;
+        crate::pg::plan::parameters::infer(crate::pg::plan::unions::typed(plan)?)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
 }

@@ -287,7 +287,9 @@ impl Session {
     pub fn settings(&self) -> BTreeMap<String, String> {
         let mut all = self.settings.all();
         all.insert("transaction_isolation".into(), self.isolation().name().into());
-        all.insert("transaction_read_only".into(), if self.is_read_only() { "on" } else { "off" }.into());
+        let word = |is: bool| if is { "on" } else { "off" };
+        all.insert("transaction_read_only".into(), word(self.is_read_only()).into());
+        all.insert("transaction_deferrable".into(), word(self.is_deferrable()).into());
         all
     }
 

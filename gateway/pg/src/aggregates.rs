@@ -44,6 +44,7 @@ pub mod floats;
 mod intervals;
 mod min_max;
 mod statistics;
+mod string_agg;
 mod wrapped;
 
 /// Aggregates whose state does not grow with the rows.
@@ -56,6 +57,8 @@ pub fn register(state: &mut SessionState) {
     let (sum, avg) = (AggregateUDF::from(Sum::new()), AggregateUDF::from(Avg::new()));
     let (min, max) = (AggregateUDF::from(Min::new()), AggregateUDF::from(Max::new()));
     let listed = AggregateUDF::from(datafusion::functions_aggregate::array_agg::ArrayAgg::default());
+    let (texts, values) = (state.udaf("string_agg"), Arc::new(listed.clone()));
+    let joined = texts.map(|texts| AggregateUDF::from(string_agg::StringAgg::new(texts, values)));
     let all = [
         AggregateUDF::from(SumAndAvg { inner: Arc::new(sum), averages: false, signature: open() }),
         AggregateUDF::from(SumAndAvg { inner: Arc::new(avg), averages: true, signature: open() }),
@@ -63,7 +66,7 @@ pub fn register(state: &mut SessionState) {
         AggregateUDF::from(MinMax { inner: Arc::new(min), is_max: false }),
         AggregateUDF::from(MinMax { inner: Arc::new(max), is_max: true }),
     ];
-    for function in all.into_iter().chain(statistics::functions()) {
+    for function in all.into_iter().chain(joined).chain(statistics::functions()) {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
             let removed = state.deregister_udaf(name);
             debug_assert!(removed.is_ok(), "a session's state gives functions up");

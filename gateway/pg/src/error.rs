@@ -60,6 +60,12 @@ states! {
     INVALID_DATETIME_FORMAT = "22007";
     /// Division by zero.
     DIVISION_BY_ZERO = "22012";
+    /// An escape character that is none.
+    INVALID_ESCAPE_SEQUENCE = "22025";
+    /// Escape characters where they mean nothing.
+    INVALID_USE_OF_ESCAPE_CHARACTER = "2200C";
+    /// A part of a text or of bytes with a negative length.
+    SUBSTRING_ERROR = "22011";
     /// A parameter out of its domain.
     INVALID_PARAMETER_VALUE = "22023";
     /// Data of a COPY that is not in its format.

@@ -25,6 +25,7 @@ use std::{
 
 pub mod arrays;
 pub mod bounded;
+pub(crate) mod bytes;
 mod date_trunc;
 pub mod domains;
 mod escapes;
@@ -41,6 +42,7 @@ pub(crate) mod same_type;
 pub mod scalar_function;
 mod series;
 mod sleep;
+pub mod spread;
 pub mod subscript_assignment;
 pub mod texts;
 pub mod times;
@@ -185,7 +187,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, numbers::functions().chain(texts::functions()).chain(times::functions()));
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
-    replace(state, percentiles::functions().chain(escapes::functions()));
+    replace(state, percentiles::functions().chain(escapes::functions()).chain(bytes::functions()));
     let checked = float_errors::functions(state);
     replace(state, checked);
     let overloaded = numeric::functions(state);
@@ -194,6 +196,8 @@ pub fn register(state: &mut SessionState) {
     replace(state, bounded);
     let wrapped = same_type::functions(state);
     replace(state, wrapped);
+    let spread = spread::functions(state);
+    replace(state, spread);
 }
 
 /// Registers functions; each replaces those that had one of its names. (DataFusion's own must go with all its aliases,

@@ -22,6 +22,7 @@ pub mod outer_names;
 pub mod parameters;
 pub mod placeholders;
 pub mod regexps;
+pub mod subquery_order;
 pub mod type_planner;
 pub mod unions;
 pub mod whole_days;

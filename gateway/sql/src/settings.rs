@@ -50,12 +50,10 @@ pub(crate) fn parse_default(tokens: &mut TokenReader<'_>) -> Result<SettingChang
 
 fn parse_set(tokens: &mut TokenReader<'_>) -> Result<Setting> {
     if tokens.words("transaction") {
-        let (isolation, read_only) = transaction_modes(tokens, true)?;
-        return Ok(Setting::SetTransaction { isolation, read_only, session: false });
+        return Ok(Setting::SetTransaction { modes: transaction_modes(tokens, true)?, session: false });
     }
     if tokens.words("session characteristics as transaction") {
-        let (isolation, read_only) = transaction_modes(tokens, true)?;
-        return Ok(Setting::SetTransaction { isolation, read_only, session: true });
+        return Ok(Setting::SetTransaction { modes: transaction_modes(tokens, true)?, session: true });
     }
     if tokens.words("constraints") {
         return Err(SqlError::unsupported("SET CONSTRAINTS"));

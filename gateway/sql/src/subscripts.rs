@@ -1,13 +1,14 @@
 //! `SET a[1] = x`, `SET a[2:3] = …`: assignments to parts of a column, rewritten to assignments of the whole column.
 //!
 //! [`TokenReader`] cuts the subscripts out before sqlparser reads the statement. The new value becomes a call of a
-//! function with the column's old value; the calls for several parts of one column are nested.
+//! function with the column's old value; the calls for several parts of one column are nested. Several subscripts are a
+//! path into jsonb.
 
 use crate::tokens::{TokenReader, subscripts::Subscripts};
 use datafusion::sql::sqlparser::ast::{AccessExpr, Assignment, AssignmentTarget, Expr, Ident, Subscript};
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
-    functions::subscript_assignment::{ELEMENT, OPEN, SLICE},
+    functions::subscript_assignment::{AT_PATH, ELEMENT, OPEN, SLICE},
     ident::fold,
     syntax::build::{call, parsed_expr},
 };
@@ -73,9 +74,6 @@ fn is_of(assignment: &Assignment, name: &Ident) -> bool {
 }
 
 fn assigned(old: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> {
-    let [AccessExpr::Subscript(subscript)] = subscripts else {
-        return Err(SqlError::unsupported("an assignment to an item of an array of several dimensions"));
-    };
     if let Expr::Identifier(name) = &value
         && name.quote_style.is_none()
         && name.value.eq_ignore_ascii_case("default")
@@ -86,6 +84,14 @@ fn assigned(old: Expr, subscripts: &[AccessExpr], value: Expr) -> Result<Expr> {
     let bound = |written: &Option<Expr>, open: i64| match written {
         Some(bound) => Ok(bound.clone()),
         None => parsed_expr(&format!("({open})")),
+    };
+    let [AccessExpr::Subscript(subscript)] = subscripts else {
+        // Of jsonb; the function refuses arrays.
+        let keys = subscripts.iter().map(|access| match access {
+            AccessExpr::Subscript(Subscript::Index { index }) => Ok(index.clone()),
+            _ => Err(SqlError::unsupported("an assignment to an item of an array of several dimensions")),
+        });
+        return Ok(call(AT_PATH, [old, value].into_iter().chain(keys.collect::<Result<Vec<_>>>()?)));
     };
     Ok(match subscript {
         Subscript::Index { index } => call(ELEMENT, [old, index.clone(), value]),

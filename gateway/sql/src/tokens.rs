@@ -66,6 +66,8 @@ impl<'a> TokenReader<'a> {
         let (mut statements, mut current) = (Vec::new(), Vec::new());
         let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
             if !tokens.is_empty() {
+                forms::variadic_as_calls(tokens);
+                forms::substring_similar_as_calls(tokens);
                 let longest_chain = complexity::check(tokens)?;
                 statements.push(Self {
                     tokens: std::mem::take(tokens),
@@ -77,8 +79,9 @@ impl<'a> TokenReader<'a> {
             Ok::<_, SqlError>(())
         };
         // A semicolon inside parentheses ends no statement: it stays, and is a syntax error at its own position.
-        let mut depth = 0_usize;
+        let (mut depth, mut number_before) = (0_usize, None);
         for token in tokens {
+            forms::refuse_junk(sql, &mut number_before, &token)?;
             match &token.token {
                 Token::Whitespace(_) | Token::EOF => continue,
                 Token::Word(word) if target_of(&word.value).is_some() => {

@@ -3,7 +3,7 @@
 use crate::{
     ast::{
         Statement,
-        session::{Isolation, Transaction},
+        session::{Isolation, Modes, Transaction},
     },
     tokens::TokenReader,
 };
@@ -20,8 +20,8 @@ pub(crate) fn parse_transaction(tokens: &mut TokenReader<'_>) -> Result<Statemen
     }
     Ok(Statement::Transaction(match verb.as_str() {
         "begin" | "start" => {
-            let (isolation, read_only) = transaction_modes(tokens, false)?;
-            Transaction::Begin { isolation, read_only, start: verb == "start" }
+            let modes = transaction_modes(tokens, false)?;
+            Transaction::Begin { modes, start: verb == "start" }
         }
         "rollback" | "abort" if tokens.words("to") => {
             if tokens.peek_nth(1).is_some() {
@@ -55,24 +55,24 @@ pub(crate) fn parse_savepoint(tokens: &mut TokenReader<'_>) -> Result<Statement>
     Ok(Statement::Transaction(if release { Transaction::Release(name) } else { Transaction::Savepoint(name) }))
 }
 
-/// Parses `ISOLATION LEVEL …`, `READ ONLY` and `READ WRITE`, with or without commas between them; 42601 without any if
-/// `required`.
-pub(crate) fn transaction_modes(
-    tokens: &mut TokenReader<'_>,
-    required: bool,
-) -> Result<(Option<Isolation>, Option<bool>)> {
-    let (mut isolation, mut read_only, mut any) = (None, None, false);
+/// Parses `ISOLATION LEVEL …`, `READ ONLY`, `READ WRITE` and `[NOT] DEFERRABLE`, with or without commas between them;
+/// 42601 without any if `required`.
+pub(crate) fn transaction_modes(tokens: &mut TokenReader<'_>, required: bool) -> Result<Modes> {
+    let (mut modes, mut any) = (Modes::default(), false);
     loop {
         if tokens.words("isolation level") {
-            isolation = Some(isolation_level(tokens)?);
+            modes.isolation = Some(isolation_level(tokens)?);
         } else if tokens.words("read only") {
-            read_only = Some(true);
+            modes.read_only = Some(true);
         } else if tokens.words("read write") {
-            read_only = Some(false);
-        } else if tokens.head() == "deferrable" || tokens.head() == "snapshot" {
-            let what = tokens.head().to_uppercase();
-            return Err(SqlError::unsupported(format!("transaction mode {what}")));
-        } else if !tokens.words("not deferrable") {
+            modes.read_only = Some(false);
+        } else if tokens.words("deferrable") {
+            modes.deferrable = Some(true);
+        } else if tokens.words("not deferrable") {
+            modes.deferrable = Some(false);
+        } else if tokens.head() == "snapshot" {
+            return Err(SqlError::unsupported("transaction mode SNAPSHOT"));
+        } else {
             break;
         }
         any = true;
@@ -80,7 +80,7 @@ pub(crate) fn transaction_modes(
             return Err(tokens.syntax_error());
         }
     }
-    if required && !any { Err(tokens.syntax_error()) } else { Ok((isolation, read_only)) }
+    if required && !any { Err(tokens.syntax_error()) } else { Ok(modes) }
 }
 
 fn isolation_level(tokens: &mut TokenReader<'_>) -> Result<Isolation> {

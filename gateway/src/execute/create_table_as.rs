@@ -27,6 +27,7 @@ use crate::{
     sql::ast::{
         Statement,
         definition::{CreateTableAs, OnCommit},
+        session::Modes,
     },
     view::View,
 };
@@ -64,7 +65,7 @@ pub(super) async fn create_table_as(
 async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
     let alone = !session.in_transaction();
     if alone {
-        session.begin(None, None);
+        session.begin(Modes::default());
     }
     let made = async {
         let empty = CreateTableAs { with_data: false, ..create.clone() };

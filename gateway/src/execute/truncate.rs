@@ -8,6 +8,7 @@ use crate::{
     },
     rights::Needs,
     session::Session,
+    sql::ast::session::Modes,
     view::View,
     write_set::WriteSet,
 };
@@ -59,7 +60,7 @@ async fn have_sequences(session: &mut Session, tables: &[RelationName]) -> Resul
 }
 
 async fn as_transaction(session: &mut Session, tables: &[RelationName]) -> Result<()> {
-    session.begin(None, None);
+    session.begin(Modes::default());
     if let Err(error) = once(session, tables, true).await {
         session.rollback();
         return Err(error);

@@ -65,6 +65,8 @@ fn make() -> SessionState {
     options.sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
     options.sql_parser.enable_ident_normalization = true;
     options.sql_parser.parse_float_as_decimal = true;
+    // `plan::subquery_order` does it, and knows what the order of a subquery's rows is asked for.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
     // cores.

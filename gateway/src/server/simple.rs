@@ -17,7 +17,7 @@ use crate::{
     sql::{
         ast::{
             Statement,
-            session::{CursorStatement, Setting},
+            session::{CursorStatement, Modes, Setting},
         },
         error_position,
     },
@@ -45,7 +45,7 @@ impl Connection {
         {
             return self.run_all(statements, &text).await;
         }
-        self.session.begin(None, None);
+        self.session.begin(Modes::default());
         let done = match self.run_all(statements, &text).await {
             Ok(()) => self.session.commit().await.map(|_| ()).map_err(Failure::from),
             Err(failure) => {

@@ -25,7 +25,7 @@ use crate::{
     resources::Held,
     settings::Settings,
     shield::shielded,
-    sql::ast::session::Isolation,
+    sql::ast::session::{Isolation, Modes},
     view::Buffered,
     wire::transaction_status::TransactionStatus,
 };
@@ -60,6 +60,7 @@ struct OpenTransaction {
     began_micros: i64,
     isolation: Isolation,
     read_only: bool,
+    deferrable: bool,
     /// Kept from the first statement on, when the isolation asks for it.
     state: Option<(Arc<Snapshot>, Pin)>,
     started: bool,
@@ -216,6 +217,12 @@ impl Session {
         self.transaction.open.as_ref().map_or_else(|| self.settings.read_only(), |open| open.read_only)
     }
 
+    /// Whether the transaction, or the next one, is DEFERRABLE, which changes nothing.
+    pub(crate) fn is_deferrable(&self) -> bool {
+        let default = || self.settings.get("default_transaction_deferrable").is_ok_and(|value| value == "on");
+        self.transaction.open.as_ref().map_or_else(default, |open| open.deferrable)
+    }
+
     /// Whether a transaction block is open.
     pub(crate) fn in_transaction(&self) -> bool {
         self.transaction.open.is_some()
@@ -231,22 +238,26 @@ impl Session {
     ///
     /// # Errors
     /// 25P01 for AND CHAIN outside of a transaction block.
-    pub(crate) fn next_of_chain(&self, chain: bool, statement: &str) -> Result<Option<(Isolation, bool)>> {
+    pub(crate) fn next_of_chain(&self, chain: bool, statement: &str) -> Result<Option<Modes>> {
         match self.transaction_status() {
             _ if !chain => Ok(None),
             TransactionStatus::Idle => Err(outside(statement)),
-            _ => Ok(Some((self.isolation(), self.is_read_only()))),
+            _ => Ok(Some(Modes {
+                isolation: Some(self.isolation()),
+                read_only: Some(self.is_read_only()),
+                deferrable: Some(self.is_deferrable()),
+            })),
         }
     }
 
     /// Begins what [`next_of_chain`](Self::next_of_chain) said, once the transaction before it has ended.
-    pub(crate) fn begin_chained(&mut self, next: Option<(Isolation, bool)>) {
-        if let Some((isolation, read_only)) = next {
-            self.begin(Some(isolation), Some(read_only));
+    pub(crate) fn begin_chained(&mut self, next: Option<Modes>) {
+        if let Some(modes) = next {
+            self.begin(modes);
         }
     }
 
-    pub(crate) fn begin(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) {
+    pub(crate) fn begin(&mut self, modes: Modes) {
         if self.transaction.open.is_some() {
             let state = SqlState::ACTIVE_SQL_TRANSACTION;
             self.notice(SqlError::new(state, "there is already a transaction in progress"));
@@ -257,8 +268,9 @@ impl Session {
         let locks = self.new_locks();
         self.transaction.open = Some(Box::new(OpenTransaction {
             began_micros: self.instance.clock.now_micros(),
-            isolation: isolation.unwrap_or_else(|| self.settings.isolation()),
-            read_only: read_only.unwrap_or_else(|| self.settings.read_only()),
+            isolation: modes.isolation.unwrap_or_else(|| self.settings.isolation()),
+            read_only: modes.read_only.unwrap_or_else(|| self.settings.read_only()),
+            deferrable: modes.deferrable.unwrap_or_else(|| self.is_deferrable()),
             state: None,
             started: false,
             tables: BTreeMap::new(),
@@ -281,7 +293,7 @@ impl Session {
 
     /// Begins the transaction of one statement: should that be given up, it is forgotten.
     pub(crate) fn begin_statement(&mut self) {
-        self.begin(None, None);
+        self.begin(Modes::default());
         self.transaction.of_statement = true;
     }
 
@@ -350,20 +362,33 @@ impl Session {
     }
 
     /// `SET TRANSACTION`
-    pub(crate) fn set_transaction(&mut self, isolation: Option<Isolation>, read_only: Option<bool>) -> Result<()> {
+    ///
+    /// # Errors
+    /// 25001 for another isolation, or for READ WRITE, once a statement has read, and for READ WRITE behind a savepoint
+    /// of what was read-only.
+    pub(crate) fn set_transaction(&mut self, modes: Modes) -> Result<()> {
         let Some(open) = &mut self.transaction.open else {
             let state = SqlState::NO_ACTIVE_SQL_TRANSACTION;
             self.notice(SqlError::new(state, "SET TRANSACTION can only be used in transaction blocks"));
             return Ok(());
         };
-        if let Some(isolation) = isolation {
+        let too_late = |message: &str| Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        if modes.read_only == Some(false) && open.read_only {
+            if open.savepoints.last().is_some_and(|savepoint| savepoint.read_only) {
+                return too_late("cannot set transaction read-write mode inside a read-only transaction");
+            }
+            if open.started {
+                return too_late("transaction read-write mode must be set before any query");
+            }
+        }
+        if let Some(isolation) = modes.isolation {
             if open.started && isolation != open.isolation {
-                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
-                return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+                return too_late("SET TRANSACTION ISOLATION LEVEL must be called before any query");
             }
             open.isolation = isolation;
         }
-        open.read_only = read_only.unwrap_or(open.read_only);
+        open.read_only = modes.read_only.unwrap_or(open.read_only);
+        open.deferrable = modes.deferrable.unwrap_or(open.deferrable);
         Ok(())
     }
 

@@ -228,6 +228,7 @@ files! { "tests/slt/postgres":
     array_columns
     arrays
     beside
+    bytes
     casts
     catalog
     char
@@ -251,6 +252,7 @@ files! { "tests/slt/postgres":
     interval_sums
     introspection
     json
+    json_changes
     json_paths
     key_changes
     kinds_of_statements
@@ -278,6 +280,7 @@ files! { "tests/slt/postgres":
     spans
     statistics
     strings
+    subquery_order
     subscripts
     sums
     temporary_tables
@@ -286,6 +289,7 @@ files! { "tests/slt/postgres":
     time_zones
     times
     unnested
+    variadic
     views
     whole_numbers
     writes

@@ -49,7 +49,14 @@ pub(crate) fn float<T: FromStr + Into<f64> + Copy>(text: &str, kind: &str) -> Re
     let trimmed = unsigned.unwrap_or(trimmed);
     let value: T = trimmed.parse().map_err(|_| invalid(kind, text))?;
     let spelled = trimmed.bytes().any(|byte| matches!(byte, b'i' | b'I'));
-    if value.into().is_infinite() && !spelled { Err(out_of_range(kind, text)) } else { Ok(value) }
+    // What is too small for a float is no 0.
+    let mantissa = trimmed.split(['e', 'E']).next().unwrap_or_default();
+    let vanished = || value.into() == 0.0 && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    if value.into().is_infinite() && !spelled || vanished() {
+        let message = format!("\"{text}\" is out of range for type {kind}");
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+    }
+    Ok(value)
 }
 
 /// A numeric of any number of digits.

@@ -71,6 +71,8 @@ fn of_powers(arguments: &[f64], result: f64) -> Option<Fault> {
         [base, _] if result.is_nan() && !arguments.iter().any(|argument| argument.is_nan()) && *base < 0.0 => {
             Some(Fault::Complex)
         }
+        // Also where it is infinite or 0: PostgreSQL looks at the exponent first.
+        [base, exponent] if *base < 0.0 && exponent.is_finite() && exponent.fract() != 0.0 => Some(Fault::Complex),
         [base, _] if *base != 0.0 => out_of_range(arguments, result),
         _ => None,
     }

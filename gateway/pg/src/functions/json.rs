@@ -21,8 +21,10 @@ use crate::{
     types::TYPE_KEY,
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
+use change::Change;
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use scan::Part;
+use serde_json::Value;
 use std::{borrow::Cow, sync::Arc};
 
 /// Whether a field is json or jsonb, and which.
@@ -59,11 +61,15 @@ pub(crate) fn argument(call: &Call, index: usize) -> Result<String> {
 
 /// The texts of an array of texts, or of its text.
 pub fn path(value: &ScalarValue) -> Result<Vec<String>> {
-    let found = match items(value) {
-        Some(items) => items.iter().map(super::text_of).collect(),
-        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(external)?,
-    };
-    Ok(found.into_iter().map(Option::unwrap_or_default).collect())
+    Ok(optional_path(value)?.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+/// The texts of an array of texts, or of its text, as far as they are not NULL.
+fn optional_path(value: &ScalarValue) -> Result<Vec<Option<String>>> {
+    match items(value) {
+        Some(items) => Ok(items.iter().map(super::text_of).collect()),
+        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(external),
+    }
 }
 
 fn found(call: &Call) -> Result<Option<String>> {
@@ -91,7 +97,7 @@ fn as_text(part: Option<String>) -> Result<ScalarValue> {
 }
 
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
-fn operators() -> [RowFunction; 13] {
+fn operators() -> [RowFunction; 14] {
     [
         strict("json_get", 2..=2, like_first, |call| text(found(call)?)).with_columns(columns::get),
         strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)).with_columns(columns::get_text),
@@ -99,6 +105,10 @@ fn operators() -> [RowFunction; 13] {
         strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
         strict("jsonb_contains", 2..=2, returns_boolean, |call| {
             let (whole, part) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
+            Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
+        }),
+        strict("jsonb_contained", 2..=2, returns_boolean, |call| {
+            let (part, whole) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
         }),
         strict("jsonb_exists", 2..=2, returns_boolean, |call| {
@@ -130,11 +140,7 @@ fn operators() -> [RowFunction; 13] {
             };
             text(Some(change::written(&left?)))
         }),
-        strict("jsonb_delete_path", 2..=2, a_jsonb, |call| {
-            let mut document = change::parsed(&argument(call, 0)?)?;
-            change::remove_at(&mut document, &path(&call.values[1])?);
-            text(Some(change::written(&document)))
-        }),
+        strict("jsonb_delete_path", 2..=2, a_jsonb, |call| changed(call, Value::Null, Change::Delete)),
         strict(
             "json_array_items",
             1..=1,
@@ -204,7 +210,7 @@ fn lists() -> [RowFunction; 3] {
     ]
 }
 
-fn readers() -> [RowFunction; 6] {
+fn readers() -> [RowFunction; 7] {
     [
         strict("jsonb_typeof", 1..=1, returns_text, |call| text(Some(scan::kind(&argument(call, 0)?).to_owned())))
             .with_aliases(&["json_typeof"]),
@@ -231,6 +237,9 @@ fn readers() -> [RowFunction; 6] {
             change::strip_nulls(&mut document);
             text(Some(change::written(&document)))
         }),
+        strict("json_strip_nulls", 1..=1, a_json, |call| {
+            text(Some(scan::without_nulls(&argument(call, 0)?).map_err(external)?))
+        }),
         strict("jsonb_pretty", 1..=1, returns_text, |call| {
             text(Some(change::pretty(&change::parsed(&argument(call, 0)?)?)))
         }),
@@ -240,19 +249,13 @@ fn readers() -> [RowFunction; 6] {
 fn changers() -> [RowFunction; 3] {
     [
         strict("jsonb_set", 3..=4, a_jsonb, |call| {
-            let mut document = change::parsed(&argument(call, 0)?)?;
             let create = call.values.get(3).and_then(super::bool_of) != Some(false);
-            let new = change::parsed(&argument(call, 2)?)?;
-            change::set_at(&mut document, &path(&call.values[1])?, new, create);
-            text(Some(change::written(&document)))
+            changed(call, change::parsed(&argument(call, 2)?)?, Change::Set(create))
         }),
         strict("jsonb_set_lax", 3..=5, a_jsonb, set_lax).with_nulls(),
         strict("jsonb_insert", 3..=4, a_jsonb, |call| {
-            let mut document = change::parsed(&argument(call, 0)?)?;
             let after = call.values.get(3).and_then(super::bool_of) == Some(true);
-            let new = change::parsed(&argument(call, 2)?)?;
-            change::insert_at(&mut document, &path(&call.values[1])?, new, after).map_err(external)?;
-            text(Some(change::written(&document)))
+            changed(call, change::parsed(&argument(call, 2)?)?, Change::Insert(after))
         }),
     ]
 }
@@ -269,26 +272,31 @@ fn set_lax(call: &Call) -> Result<ScalarValue> {
         Some(value) => super::text_of(value),
     };
     let create = call.values.get(3).and_then(super::bool_of) != Some(false);
-    let (mut document, path) = (change::parsed(&argument(call, 0)?)?, path(&call.values[1])?);
     match (treatment.as_deref(), is_null(2)) {
         (Some("use_json_null" | "delete_key" | "return_target" | "raise_exception"), false) => {
-            change::set_at(&mut document, &path, change::parsed(&argument(call, 2)?)?, create);
+            changed(call, change::parsed(&argument(call, 2)?)?, Change::Set(create))
         }
-        (Some("use_json_null"), true) => change::set_at(&mut document, &path, change::parsed("null")?, create),
-        (Some("delete_key"), true) => change::remove_at(&mut document, &path),
-        (Some("return_target"), true) => {}
+        (Some("use_json_null"), true) => changed(call, Value::Null, Change::Set(create)),
+        (Some("delete_key"), true) => changed(call, Value::Null, Change::Delete),
+        (Some("return_target"), true) => text(Some(change::written(&change::parsed(&argument(call, 0)?)?))),
         (Some("raise_exception"), true) => {
             let detail = "Exception was raised because null_value_treatment is \"raise_exception\".";
             let hint =
                 "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.";
-            return Err(external(refused("JSON value must not be null").with_detail(detail).with_hint(hint)));
+            Err(external(refused("JSON value must not be null").with_detail(detail).with_hint(hint)))
         }
         _ => {
             let message = "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
                            \"raise_exception\"";
-            return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+            Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)))
         }
     }
+}
+
+/// The first argument, changed at the path that is the second.
+fn changed(call: &Call, new: Value, change: Change) -> Result<ScalarValue> {
+    let mut document = change::parsed(&argument(call, 0)?)?;
+    change::change_at(&mut document, &optional_path(&call.values[1])?, new, change).map_err(external)?;
     text(Some(change::written(&document)))
 }
 

@@ -20,6 +20,9 @@ use std::{cmp::Ordering, sync::Arc};
 /// A quoted text, and a value whose type it takes: `VALUES (time '10:00'), ('11:00')`.
 pub(crate) const TEXT_BESIDE: &str = "text_beside";
 
+/// A number written out, and a value: a number of the value's type where that is of floating point.
+pub(crate) const NUMBER_BESIDE: &str = "number_beside";
+
 /// A nullable array.
 fn list_of(item: DataType) -> Result<FieldRef> {
     nullable(crate::types::list_of(item))
@@ -284,6 +287,11 @@ fn read_as_second(call: &Call) -> Result<ScalarValue> {
     ScalarValue::try_from_array(&read, 0)
 }
 
+fn number_beside(fields: &[FieldRef]) -> Result<FieldRef> {
+    let beside = if fields[1].data_type().is_floating() { &fields[1] } else { &fields[0] };
+    nullable(beside.data_type().clone())
+}
+
 fn expanded_rows(call: &Call) -> Result<ScalarValue> {
     let DataType::List(row) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
     let rows = items(&call.values[0]).unwrap_or_default().into_iter().zip(1_i32..).map(|(item, position)| {
@@ -316,7 +324,7 @@ fn integers(all: impl IntoIterator<Item = i32>) -> ScalarValue {
 
 /// The functions. Those that are strict have no `with_nulls`.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 23] = [
+    let all: [RowFunction; 24] = [
         strict("array_dims", 1..=1, |fields| of_array("array_dims", fields, nullable(DataType::Utf8View)?), array_dims),
         strict("array_length", 2..=2, returns_integer, array_length),
         strict("array_lower", 2..=2, returns_integer, |call| {
@@ -374,6 +382,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         strict("subscripts_list", 2..=3, |_| integer_list(), subscripts),
         // In VALUES; it is a cast once types are known.
         strict(TEXT_BESIDE, 2..=2, type_of_second, read_as_second).with_nulls(),
+        strict(NUMBER_BESIDE, 2..=2, number_beside, read_as_second).with_nulls(),
     ];
     scalar_function::functions(all)
 }

@@ -1,11 +1,13 @@
 //! Functions of numbers that DataFusion lacks, or that answer NaN where PostgreSQL fails.
 
-use super::scalar_function::{self, Call, RowFunction, external, items, returns_float, returns_integer, strict};
+use super::scalar_function::{
+    self, Call, RowFunction, external, items, nullable, returns_float, returns_integer, strict,
+};
 use crate::{
     error::{SqlError, SqlState},
     numeric::{self, column::number_of_scalar, number::Number},
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use std::sync::Arc;
 
@@ -88,11 +90,54 @@ fn floats() -> [RowFunction; 9] {
     ]
 }
 
+/// `integer`, or `bigint` where an argument is one.
+fn widest(fields: &[FieldRef]) -> Result<FieldRef> {
+    if let Some(other) = fields.iter().find(|field| !field.data_type().is_integer() && !field.data_type().is_null()) {
+        return Err(external(super::undefined("gcd", &[other.data_type().clone()])));
+    }
+    let is_wide = fields.iter().any(|field| matches!(field.data_type(), DataType::Int64));
+    nullable(if is_wide { DataType::Int64 } else { DataType::Int32 })
+}
+
+/// A whole number as the function returns it.
+///
+/// # Errors
+/// 22003
+fn whole(call: &Call, number: i128) -> Result<ScalarValue> {
+    if *call.returns.data_type() == DataType::Int64 {
+        let number = i64::try_from(number);
+        return number
+            .map(|number| ScalarValue::Int64(Some(number)))
+            .map_err(|_| fails(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range"));
+    }
+    i32::try_from(number)
+        .map(|number| ScalarValue::Int32(Some(number)))
+        .map_err(|_| fails(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))
+}
+
+/// The greatest common divisor and the least common multiple of the arguments, by Euclid.
+fn divisor_and_multiple(call: &Call) -> (i128, i128) {
+    let int = |at: usize| i128::from(super::int_of(&call.values[at]).unwrap_or(0)).abs();
+    let (mut a, mut b) = (int(0), int(1));
+    let product = a * b;
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (a, if a == 0 { 0 } else { product / a })
+}
+
+fn integers() -> [RowFunction; 2] {
+    [
+        strict("gcd", 2..=2, widest, |call| whole(call, divisor_and_multiple(call).0)),
+        strict("lcm", 2..=2, widest, |call| whole(call, divisor_and_multiple(call).1)),
+    ]
+}
+
 fn others() -> [RowFunction; 2] {
     [
         strict("width_bucket", 2..=4, returns_integer, |call| {
-            let is_exact = |field: &arrow::datatypes::FieldRef| numeric::is_numeric(field.data_type());
-            let is_double = |field: &arrow::datatypes::FieldRef| field.data_type().is_floating();
+            let is_exact = |field: &FieldRef| numeric::is_numeric(field.data_type());
+            let is_double = |field: &FieldRef| field.data_type().is_floating();
             if call.values.len() == 4 && call.fields.iter().any(is_exact) && !call.fields.iter().any(is_double) {
                 let number =
                     |at: usize| -> Result<Number> { Ok(number_of_scalar(&call.values[at])?.unwrap_or(Number::NaN)) };
@@ -115,6 +160,12 @@ fn others() -> [RowFunction; 2] {
             if count <= 0 {
                 return Err(wrong("count must be greater than zero"));
             }
+            if operand.is_nan() || low.is_nan() || high.is_nan() {
+                return Err(wrong("operand, lower bound, and upper bound cannot be NaN"));
+            }
+            if !low.is_finite() || !high.is_finite() {
+                return Err(wrong("lower and upper bounds must be finite"));
+            }
             if low == high {
                 return Err(wrong("lower bound cannot equal upper bound"));
             }
@@ -133,5 +184,5 @@ fn others() -> [RowFunction; 2] {
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    scalar_function::functions(floats().into_iter().chain(others()))
+    scalar_function::functions(floats().into_iter().chain(integers()).chain(others()))
 }

@@ -25,7 +25,7 @@ use datafusion::{
     execution::{FunctionRegistry, SessionState},
     logical_expr::{
         ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-        TypeSignature, Volatility,
+        Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
         type_coercion::functions::fields_with_udf,
     },
@@ -40,6 +40,7 @@ type Compute = fn(&[Number]) -> Result<Number>;
 struct Numeric {
     name: &'static str,
     compute: Compute,
+    arguments: &'static [usize],
     signature: Signature,
 }
 
@@ -56,10 +57,9 @@ impl std::hash::Hash for Numeric {
 }
 
 impl Numeric {
-    fn function(name: &'static str, arguments: &[usize], compute: Compute) -> Arc<ScalarUDF> {
-        let arities = arguments.iter().map(|count| TypeSignature::Any(*count)).collect();
-        let signature = Signature::one_of(arities, Volatility::Immutable);
-        Arc::new(ScalarUDF::from(Self { name, compute, signature }))
+    fn function(name: &'static str, arguments: &'static [usize], compute: Compute) -> Arc<ScalarUDF> {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Self { name, compute, arguments, signature }))
     }
 }
 
@@ -107,11 +107,29 @@ impl ScalarUDFImpl for Numeric {
     fn signature(&self) -> &Signature {
         &self.signature
     }
+    fn coerce_types(&self, types: &[DataType]) -> PlanResult<Vec<DataType>> {
+        if !self.arguments.contains(&types.len()) {
+            return Err(external(super::undefined(self.name, types)));
+        }
+        types.iter().map(|data| taken(self.name, data, types)).collect()
+    }
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(EXACT)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         compute(self.name, self.compute, &arguments)
+    }
+}
+
+/// The type in which a function of numerics takes an argument: a quoted text is read as one.
+///
+/// # Errors
+/// 42883
+fn taken(name: &str, data: &DataType, types: &[DataType]) -> PlanResult<DataType> {
+    match data {
+        data if data.is_integer() || numeric::is_numeric(data) => Ok(data.clone()),
+        DataType::Null | DataType::Utf8 => Ok(EXACT),
+        _ => Err(external(super::undefined(name, types))),
     }
 }
 
@@ -248,12 +266,7 @@ impl ScalarUDFImpl for Overload {
         if self.exactly(types).is_none() {
             return self.coerced(types);
         }
-        let typed = |data: &DataType| match data {
-            data if data.is_integer() || numeric::is_numeric(data) => Ok(data.clone()),
-            DataType::Null | DataType::Utf8 => Ok(EXACT),
-            _ => Err(external(super::undefined(self.name, types))),
-        };
-        types.iter().map(typed).collect()
+        types.iter().map(|data| taken(self.name, data, types)).collect()
     }
     fn return_type(&self, types: &[DataType]) -> PlanResult<DataType> {
         match self.exactly(types) {

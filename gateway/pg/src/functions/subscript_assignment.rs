@@ -1,8 +1,12 @@
-//! `SET a[1] = x` and `SET a[2:3] = …`: an array with some of its items replaced, as PostgreSQL assigns to subscripts.
+//! `SET a[1] = x` and `SET a[2:3] = …`: an array with some of its items replaced, as PostgreSQL assigns to subscripts;
+//! `SET j['a'][0] = …`: jsonb with a part replaced, and what is missing on the way to it made.
 //!
 //! Arrays count from 1. Where PostgreSQL would let an array begin elsewhere, it is 0A000.
 
-use super::scalar_function::{self, Call, RowFunction, external, item_of, items, strict};
+use super::{
+    json::{self, change},
+    scalar_function::{self, Call, RowFunction, external, item_of, items, strict, variadic},
+};
 use crate::{
     datetime::Input,
     error::{SqlError, SqlState},
@@ -18,13 +22,21 @@ use std::sync::Arc;
 pub const ELEMENT: &str = "array_with_item";
 /// `a[2:3] = b`: the array, the bounds, the items.
 pub const SLICE: &str = "array_with_slice";
+/// `j['a'][0] = x`: the document, the value, the keys.
+pub const AT_PATH: &str = "jsonb_with_part";
 /// Bounds that are not written: beyond those of arrays.
 pub const OPEN: (i64, i64) = (-9_999_999_999, 9_999_999_999);
 
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 2] = [
+    let all: [RowFunction; 3] = [
         strict(ELEMENT, 3..=3, |fields| assigned(fields, false), with_item).with_nulls(),
+        variadic(
+            AT_PATH,
+            4,
+            |fields| of_documents(&fields[0], &fields[1], &fields[2..]),
+            |call| with_part(call, &call.values[1], 2..call.values.len()),
+        ),
         strict(SLICE, 4..=4, |fields| assigned(fields, true), with_slice).with_nulls(),
     ];
     scalar_function::functions(all)
@@ -41,8 +53,12 @@ fn assigned(fields: &[FieldRef], slice: bool) -> Result<FieldRef> {
         if array.data_type().is_null() {
             return Ok(Arc::clone(array));
         }
-        if array.metadata().get(types::TYPE_KEY).is_some_and(|name| name == "jsonb") {
-            return Err(external(SqlError::unsupported("an assignment to a part of jsonb")));
+        if json::kind(array) == Some("jsonb") && !slice {
+            return of_documents(array, value, &fields[1..2]);
+        }
+        if json::kind(array) == Some("jsonb") {
+            let message = "jsonb subscript does not support slices";
+            return Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
         }
         let message = format!("cannot subscript type {} because it does not support subscripting", type_name(array));
         return Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
@@ -138,7 +154,64 @@ fn put(call: &Call, mut all: Vec<ScalarValue>, from: i64, new: Vec<ScalarValue>)
     Ok(array(call, &all))
 }
 
+/// The type of jsonb with a part replaced.
+///
+/// # Errors
+/// 0A000 for an array, 42804 for a value that is no jsonb, and for a key that is neither a text nor an integer.
+fn of_documents(document: &FieldRef, value: &Field, keys: &[FieldRef]) -> Result<FieldRef> {
+    if json::kind(document) != Some("jsonb") {
+        let what = "an assignment to an item of an array of several dimensions";
+        return Err(external(SqlError::unsupported(what)));
+    }
+    let wrong = |message: String, hint: &str| {
+        Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint)))
+    };
+    if let Some(key) = keys.iter().find(|key| {
+        let data = key.data_type();
+        !(data.is_integer() || types::is_text(data) || data.is_null())
+    }) {
+        let message = format!("subscript type {} is not supported", type_name(key));
+        return wrong(message, "jsonb subscript must be coercible to either integer or text.");
+    }
+    // A quoted text is read.
+    let fits = json::kind(value) == Some("jsonb") || matches!(value.data_type(), DataType::Utf8 | DataType::Null);
+    if !fits {
+        let message = format!(
+            "subscripted assignment to \"{}\" requires type jsonb but expression is of type {}",
+            document.name(),
+            type_name(value)
+        );
+        return wrong(message, "You will need to rewrite or cast the expression.");
+    }
+    Ok(Arc::new(document.as_ref().clone().with_nullable(true)))
+}
+
+/// jsonb with another value at a path of keys.
+fn with_part(call: &Call, value: &ScalarValue, keys: std::ops::Range<usize>) -> Result<ScalarValue> {
+    let first_key = call.fields[keys.start].data_type();
+    let keys = call.values[keys].iter().map(|key| match super::text_of(key) {
+        Some(key) => Ok(Some(key)),
+        None => {
+            let message = "jsonb subscript in assignment must not be null";
+            Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)))
+        }
+    });
+    let path = keys.collect::<Result<Vec<_>>>()?;
+    let new = super::text_of(value).map_or(Ok(serde_json::Value::Null), |text| change::parsed(&text))?;
+    let mut document = match super::text_of(&call.values[0]) {
+        Some(text) => change::parsed(&text)?,
+        // NULL becomes an array where the first key is an integer.
+        None if first_key.is_integer() => serde_json::json!([]),
+        None => serde_json::json!({}),
+    };
+    change::change_at(&mut document, &path, new, change::Change::Assign).map_err(external)?;
+    Ok(ScalarValue::Utf8View(Some(change::written(&document))))
+}
+
 fn with_item(call: &Call) -> Result<ScalarValue> {
+    if json::kind(&call.fields[0]) == Some("jsonb") {
+        return with_part(call, &call.values[2], 1..2);
+    }
     let at = place(&call.values[1])?;
     let Some(item) = types::item_field(&call.fields[0]) else { return Ok(call.values[0].clone()) };
     let new = cast(&call.values[2], &uncut(&item), Input::within(call.options))?;

@@ -1,4 +1,4 @@
-//! Functions of text and bytes that DataFusion lacks or has otherwise.
+//! Functions of text that DataFusion lacks or has otherwise.
 
 use super::bounded::ResultBytes;
 use super::scalar_function::{
@@ -6,14 +6,25 @@ use super::scalar_function::{
     text_list, text_output, variadic,
 };
 use crate::{
+    codec::parse,
     error::{SqlError, SqlState},
     ident::quote_ident,
     regexp::{Match, Pattern},
 };
-use arrow::datatypes::{DataType, Field, FieldRef};
-use base64::Engine as _;
+use arrow::{
+    array::{Array, Scalar, StringArray},
+    compute::kernels::comparison::{ilike, like, nilike, nlike},
+    datatypes::{DataType, Field, FieldRef},
+};
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
 use std::sync::Arc;
+
+/// `text LIKE ANY (array)`: the text, the array, and the sign of the operator.
+pub(crate) const LIKE_ANY: &str = "like_any";
+/// `text LIKE ALL (array)`, likewise.
+pub(crate) const LIKE_ALL: &str = "like_all";
+/// `substring(text SIMILAR pattern ESCAPE '#')`: the text, the pattern, the escape character.
+pub const SUBSTRING_SIMILAR: &str = "substring_similar";
 
 fn text(value: impl Into<String>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8View(Some(value.into())))
@@ -70,12 +81,23 @@ fn format(call: &Call) -> Result<ScalarValue> {
         if width.is_some() && chars.next_if_eq(&'$').is_some() {
             (place, width) = (width, None);
         }
-        let left = chars.next_if_eq(&'-').is_some();
+        let mut left = chars.next_if_eq(&'-').is_some();
         if width.is_none() {
             width = number(&mut chars)?;
         }
-        if chars.peek() == Some(&'*') {
-            return Err(external(SqlError::unsupported("a width as an argument of format()")));
+        // A width that is an argument, the next one or `*2$`.
+        if width.is_none() && chars.next_if_eq(&'*').is_some() {
+            let at = match number(&mut chars)? {
+                Some(0) => return Err(invalid("format specifies argument 0, but arguments are numbered from 1")),
+                Some(at) if chars.next_if_eq(&'$').is_some() => at,
+                Some(_) => return Err(invalid("width argument position must be ended by \"$\"")),
+                None => next,
+            };
+            next = at + 1;
+            let Some(value) = call.values.get(at) else { return Err(invalid("too few arguments for format()")) };
+            let signed = super::int_of(value).unwrap_or(0);
+            left |= signed < 0;
+            width = usize::try_from(signed.unsigned_abs()).ok();
         }
         let Some(kind) = chars.next() else { return Err(unterminated()) };
         if place == Some(0) {
@@ -127,7 +149,12 @@ fn list_of_lists(_: &[FieldRef]) -> Result<FieldRef> {
 
 /// A pattern of `SIMILAR TO` as a regular expression.
 fn similar(pattern: &str, escape: Option<char>) -> String {
-    let mut out = String::from("^(?:");
+    format!("^(?:{})$", similar_body(pattern, escape))
+}
+
+/// A pattern of `SIMILAR TO`, or a part of one, as a part of a regular expression.
+fn similar_body(pattern: &str, escape: Option<char>) -> String {
+    let mut out = String::new();
     let (mut chars, mut within) = (pattern.chars(), false);
     while let Some(c) = chars.next() {
         match c {
@@ -143,11 +170,67 @@ fn similar(pattern: &str, escape: Option<char>) -> String {
             c => out.push(c),
         }
     }
-    out.push_str(")$");
     out
 }
 
-fn regexes() -> [RowFunction; 5] {
+/// Flags without `g`, which a function of one match refuses.
+fn not_global(name: &str, flags: String) -> Result<String> {
+    if flags.contains('g') {
+        return Err(invalid(format!("{name}() does not support the \"global\" option")));
+    }
+    Ok(flags)
+}
+
+/// A pattern of `SIMILAR` with the part that is wanted between two `#"`, as a regular expression: the part before it
+/// takes as little as it can.
+fn similar_parts(pattern: &str, escape: Option<char>) -> Result<String> {
+    let mut parts = vec![String::new()];
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        if Some(c) == escape {
+            match chars.next() {
+                Some('"') => parts.push(String::new()),
+                Some(next) => {
+                    let part = parts.last_mut().into_iter();
+                    part.for_each(|part| part.extend([c, next]));
+                }
+                None => {}
+            }
+        } else {
+            parts.last_mut().into_iter().for_each(|part| part.push(c));
+        }
+    }
+    let part = |part: &str| similar_body(part, escape);
+    match parts.as_slice() {
+        [all] => Ok(format!("^({})$", part(all))),
+        // Without a second mark the part ends with the text.
+        [before, wanted] => Ok(format!("^(?:{})({})$", reluctant(&part(before)), part(wanted))),
+        [before, wanted, behind] => {
+            Ok(format!("^(?:{})({})(?:{})$", reluctant(&part(before)), part(wanted), part(behind)))
+        }
+        _ => {
+            let message = "SQL regular expression may not contain more than two escape-double-quote separators";
+            Err(external(SqlError::new(SqlState::INVALID_USE_OF_ESCAPE_CHARACTER, message)))
+        }
+    }
+}
+
+/// A regular expression whose repetitions take as little as they can.
+fn reluctant(expression: &str) -> String {
+    let (mut out, mut chars, mut within) = (String::new(), expression.chars(), false);
+    while let Some(c) = chars.next() {
+        out.push(c);
+        match c {
+            '\\' => out.extend(chars.next()),
+            '[' | ']' => within = c == '[',
+            '*' | '+' | '?' | '}' if !within => out.push('?'),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn regexes() -> [RowFunction; 6] {
     [
         strict("regexp_matches_list", 2..=3, list_of_lists, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
@@ -160,7 +243,7 @@ fn regexes() -> [RowFunction; 5] {
         }),
         strict("regexp_split_to_array", 2..=3, returns_texts, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
-            let regex = pattern(&argument(call, 1)?, &flags)?;
+            let regex = pattern(&argument(call, 1)?, &not_global("regexp_split_to_array", flags)?)?;
             // A match of nothing splits between characters, not before the first or after the last.
             let (mut parts, mut from) = (Vec::new(), 0);
             for found in regex.matches(&subject, usize::MAX).map_err(external)? {
@@ -179,12 +262,16 @@ fn regexes() -> [RowFunction; 5] {
             let start = call.values.get(2).and_then(super::int_of).unwrap_or(1);
             let nth = call.values.get(3).and_then(super::int_of).unwrap_or(1);
             let group = call.values.get(5).and_then(super::int_of).unwrap_or(0);
-            let regex = pattern(&argument(call, 1)?, &flags(call, 4)?)?;
-            let positive = |value: i64| usize::try_from(value - 1).map_err(|_| invalid("invalid value for parameter"));
-            let from = subject.char_indices().nth(positive(start)?).map_or(subject.len(), |(at, _)| at);
-            let nth = positive(nth)?;
+            let regex = pattern(&argument(call, 1)?, &not_global("regexp_substr", flags(call, 4)?)?)?;
+            let at_least = |name: &str, value: i64, least: i64| {
+                usize::try_from(value.saturating_sub(least))
+                    .map_err(|_| invalid(format!("invalid value for parameter \"{name}\": {value}")))
+            };
+            let from = at_least("start", start, 1)?;
+            let from = subject.char_indices().nth(from).map_or(subject.len(), |(at, _)| at);
+            let nth = at_least("n", nth, 1)?;
             let found = regex.matches(&subject[from..], nth.saturating_add(1)).map_err(external)?;
-            let group = usize::try_from(group).unwrap_or(0);
+            let group = at_least("subexpr", group, 0)?;
             let range = found.get(nth).and_then(|found| found.get(group).cloned().flatten());
             Ok(ScalarValue::Utf8View(range.map(|range| subject[from..][range].to_owned())))
         }),
@@ -193,6 +280,19 @@ fn regexes() -> [RowFunction; 5] {
             let escape = if call.values.len() > 2 { argument(call, 2)?.chars().next() } else { Some('\\') };
             let regex = pattern(&similar(&argument(call, 1)?, escape), "")?;
             Ok(ScalarValue::Boolean(Some(regex.is_match(&argument(call, 0)?).map_err(external)?)))
+        }),
+        strict(SUBSTRING_SIMILAR, 3..=3, returns_text, |call| {
+            let escape = argument(call, 2)?;
+            let mut characters = escape.chars();
+            let (escape, None) = (characters.next(), characters.next()) else {
+                let error = SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string");
+                return Err(external(error.with_hint("Escape string must be empty or one character.")));
+            };
+            let (subject, written) = (argument(call, 0)?, argument(call, 1)?);
+            let regex = pattern(&similar_parts(&written, escape)?, "")?;
+            let found = regex.matches(&subject, 1).map_err(external)?;
+            let part = found.first().and_then(|found| captured(&subject, found).into_iter().next().flatten());
+            Ok(ScalarValue::Utf8View(part))
         }),
         // What `substring(text FROM pattern)` is.
         strict("substring_of_pattern", 2..=2, returns_text, |call| {
@@ -205,85 +305,10 @@ fn regexes() -> [RowFunction; 5] {
     ]
 }
 
-fn bytes_of(value: &ScalarValue) -> Vec<u8> {
-    match value {
-        ScalarValue::Binary(Some(bytes))
-        | ScalarValue::LargeBinary(Some(bytes))
-        | ScalarValue::BinaryView(Some(bytes)) => bytes.clone(),
-        other => super::text_of(other).unwrap_or_default().into_bytes(),
-    }
-}
-
-fn a_bytea(_: &[FieldRef]) -> Result<FieldRef> {
-    nullable(DataType::Binary)
-}
-
-fn encoding(name: &str) -> datafusion::error::DataFusionError {
-    invalid(format!("unrecognized encoding: \"{name}\""))
-}
-
-fn bytes() -> [RowFunction; 7] {
+fn others() -> [RowFunction; 9] {
     [
-        strict("encode", 2..=2, returns_text, |call| {
-            let (bytes, name) = (bytes_of(&call.values[0]), argument(call, 1)?.to_lowercase());
-            match name.as_str() {
-                "hex" => text(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-                "base64" => {
-                    let plain = base64::engine::general_purpose::STANDARD.encode(&bytes);
-                    // Lines of 76 characters.
-                    let lines: Vec<_> = plain.as_bytes().chunks(76).map(String::from_utf8_lossy).collect();
-                    text(lines.join("\n"))
-                }
-                "escape" => text(bytes.iter().fold(String::new(), |mut out, byte| {
-                    match byte {
-                        b'\\' => out.push_str("\\\\"),
-                        1..=127 => out.push(char::from(*byte)),
-                        other => out.push_str(&format!("\\{other:03o}")),
-                    }
-                    out
-                })),
-                other => Err(encoding(other)),
-            }
-        }),
-        strict("decode", 2..=2, a_bytea, |call| {
-            let (written, name) = (argument(call, 0)?, argument(call, 1)?.to_lowercase());
-            let bytes = match name.as_str() {
-                "hex" => crate::codec::parse::bytea(&format!("\\x{written}")).map_err(external)?,
-                "escape" => crate::codec::parse::bytea(&written).map_err(external)?,
-                "base64" => {
-                    let bare: String = written.chars().filter(|c| !c.is_whitespace()).collect();
-                    let decoded = base64::engine::general_purpose::STANDARD.decode(bare);
-                    decoded.map_err(|_| invalid("invalid base64 end sequence"))?
-                }
-                other => return Err(encoding(other)),
-            };
-            Ok(ScalarValue::Binary(Some(bytes)))
-        }),
-        strict("convert_to", 2..=2, a_bytea, |call| {
-            utf8(&argument(call, 1)?)?;
-            Ok(ScalarValue::Binary(Some(argument(call, 0)?.into_bytes())))
-        }),
-        strict("convert_from", 2..=2, returns_text, |call| {
-            utf8(&argument(call, 1)?)?;
-            match String::from_utf8(bytes_of(&call.values[0])) {
-                Ok(read) => text(read),
-                Err(_) => Err(external(SqlError::new(
-                    SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-                    "invalid byte sequence for encoding \"UTF8\"",
-                ))),
-            }
-        }),
-        strict("get_byte", 2..=2, returns_integer, |call| {
-            let bytes = bytes_of(&call.values[0]);
-            let at = index(&call.values[1], bytes.len())?;
-            Ok(ScalarValue::Int32(Some(i32::from(bytes[at]))))
-        }),
-        strict("set_byte", 3..=3, a_bytea, |call| {
-            let mut bytes = bytes_of(&call.values[0]);
-            let at = index(&call.values[1], bytes.len())?;
-            bytes[at] = (super::int_of(&call.values[2]).unwrap_or(0) & 0xFF).to_le_bytes()[0];
-            Ok(ScalarValue::Binary(Some(bytes)))
-        }),
+        strict(LIKE_ANY, 3..=3, returns_boolean, |call| like_items(call, false)),
+        strict(LIKE_ALL, 3..=3, returns_boolean, |call| like_items(call, true)),
         strict("to_hex", 1..=1, returns_text, |call| match &call.values[0] {
             ScalarValue::Int64(Some(int)) => text(format!("{int:x}")),
             other => {
@@ -291,26 +316,6 @@ fn bytes() -> [RowFunction; 7] {
                 text(int.map_or_else(String::new, |int| format!("{int:x}")))
             }
         }),
-    ]
-}
-
-fn utf8(name: &str) -> Result<()> {
-    match name.to_uppercase().replace('-', "").as_str() {
-        "UTF8" | "UNICODE" => Ok(()),
-        _ => Err(external(SqlError::unsupported(format!("the encoding {name}")))),
-    }
-}
-
-fn index(value: &ScalarValue, length: usize) -> Result<usize> {
-    let at = super::int_of(value).unwrap_or(-1);
-    usize::try_from(at).ok().filter(|at| *at < length).ok_or_else(|| {
-        let last = i64::try_from(length).unwrap_or(i64::MAX) - 1;
-        external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, format!("index {at} out of valid range, 0..{last}")))
-    })
-}
-
-fn others() -> [RowFunction; 6] {
-    [
         variadic("format", 1, returns_text, format),
         strict("quote_literal", 1..=1, returns_text, |call| text(literal(&argument(call, 0)?))),
         strict("quote_nullable", 1..=1, returns_text, |call| {
@@ -339,6 +344,23 @@ fn others() -> [RowFunction; 6] {
     ]
 }
 
+/// Whether the operator holds of the text and `all` items of an array, or any: NULL where NULLs leave it open.
+fn like_items(call: &Call, all: bool) -> Result<ScalarValue> {
+    let items: StringArray = match scalar_function::items(&call.values[1]) {
+        Some(items) => items.iter().map(super::text_of).collect(),
+        None => parse::list(&argument(call, 1)?).map_err(external)?.into_iter().collect(),
+    };
+    let left = Scalar::new(StringArray::from(vec![argument(call, 0)?]));
+    let holds = match argument(call, 2)?.as_str() {
+        "~~" => like(&left, &items)?,
+        "!~~" => nlike(&left, &items)?,
+        "~~*" => ilike(&left, &items)?,
+        _ => nilike(&left, &items)?,
+    };
+    let decides = holds.iter().any(|one| one == Some(!all));
+    Ok(ScalarValue::Boolean(if decides { Some(!all) } else { (holds.null_count() == 0).then_some(all) }))
+}
+
 fn count(call: &Call, nulls: bool) -> Result<ScalarValue> {
     let count = call.values.iter().filter(|value| value.is_null() == nulls).count();
     Ok(ScalarValue::Int32(i32::try_from(count).ok()))
@@ -346,5 +368,5 @@ fn count(call: &Call, nulls: bool) -> Result<ScalarValue> {
 
 /// The functions.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    scalar_function::functions(regexes().into_iter().chain(bytes()).chain(others()))
+    scalar_function::functions(regexes().into_iter().chain(others()))
 }

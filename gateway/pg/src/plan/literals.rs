@@ -21,8 +21,8 @@ use datafusion::{
     common::{DFSchema, tree_node::Transformed},
     error::{DataFusionError, Result},
     logical_expr::{
-        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, WindowFrameBound, WindowFrameUnits,
-        binary_expr,
+        Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound,
+        WindowFrameUnits, binary_expr,
         expr::{InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
@@ -190,16 +190,23 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
             }
             Ok(data) if numeric::is_exact(&data) => {
                 let frame = &call.params.window_frame;
-                let is_open = |bound: &WindowFrameBound| match bound {
-                    WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
-                    WindowFrameBound::CurrentRow => true,
-                };
-                if frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound))
-                {
+                if frame.units == WindowFrameUnits::Range && !is_open(frame) {
                     let what = "RANGE with an offset over a numeric without digits";
                     return Err(scalar_function::external(SqlError::unsupported(what)));
                 }
                 order.expr = crate::numeric::key::key_text().call(vec![std::mem::take(&mut order.expr)]);
+            }
+            // DataFusion computes ends of ranges of these, even where there is nothing to compute: ranges without offsets
+            // are groups of peers.
+            Ok(DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) | DataType::Struct(_)) => {
+                let frame = &mut call.params.window_frame;
+                if frame.units == WindowFrameUnits::Range {
+                    if !is_open(frame) {
+                        let what = "RANGE with an offset over a column of this type";
+                        return Err(scalar_function::external(SqlError::unsupported(what)));
+                    }
+                    frame.units = WindowFrameUnits::Groups;
+                }
             }
             Ok(DataType::Interval(_)) => {
                 order.expr = functions::interval_micros().call(vec![std::mem::take(&mut order.expr)]);
@@ -208,6 +215,14 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
         }
     }
     Ok(Expr::WindowFunction(call))
+}
+
+/// Whether the bounds of a frame have no offsets.
+fn is_open(frame: &WindowFrame) -> bool {
+    [&frame.start_bound, &frame.end_bound].into_iter().all(|bound| match bound {
+        WindowFrameBound::Preceding(value) | WindowFrameBound::Following(value) => value.is_null(),
+        WindowFrameBound::CurrentRow => true,
+    })
 }
 
 /// Both the values that CASE compares and its results.

@@ -56,6 +56,31 @@ const STEPS: [(&str, Step); 9] = [
     ("arithmetic by types", by_types),
 ];
 
+/// `ARRAY[…]` of values whose type Arrow has no name for, under that name; `None` where it has, or where they differ.
+fn named_array(items: &[Expr], schema: &DFSchema) -> Result<Option<Expr>> {
+    let open = |item: &&Expr| !is_unknown(item) && !matches!(item, Expr::Literal(ScalarValue::Null, _));
+    let fields = items.iter().filter(open).map(|item| Ok(item.to_field(schema)?.1)).collect::<Result<Vec<_>>>()?;
+    let Some(first) = fields.first() else { return Ok(None) };
+    let name = |field: &Field| field.metadata().get(types::TYPE_KEY).cloned();
+    let list = Field::new("", types::list_of(first.data_type().clone()), true);
+    let Some(array) = types::array_named_after(&list, first) else { return Ok(None) };
+    if fields.iter().any(|field| name(field) != name(first) || field.data_type() != first.data_type()) {
+        return Ok(None);
+    }
+    let typed = items.iter().map(|item| match open(&item) {
+        true => item.clone(),
+        false => crate::common_type::cast_without_digits(item.clone(), first),
+    });
+    let made = datafusion::functions_nested::expr_fn::make_array(typed.collect());
+    let array = Arc::new(array.with_name("array"));
+    Ok(Some(Expr::Cast(Cast::new_from_field(Box::new(made), array))))
+}
+
+/// Whether a text is a place in an array of jsonb.
+fn is_place(text: &ScalarValue) -> bool {
+    functions::text_of(text).is_some_and(|text| text.parse::<i32>().is_ok())
+}
+
 impl ExprPlanner for Operators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         let mut expr = expr;
@@ -78,7 +103,23 @@ impl ExprPlanner for Operators {
         if functions::json::kind(&field) == Some("jsonb") {
             // `props['a']` is `props->'a'`.
             let key = match access.field_access {
+                // A text that is a number is a place in an array, which `->` does not know.
+                GetFieldAccess::NamedStructField { name } if is_place(&name) => {
+                    let path = datafusion::functions_nested::expr_fn::make_array(vec![lit(name)]);
+                    return Ok(PlannerResult::Planned(planned::json_get_path().call(vec![access.expr, path])));
+                }
                 GetFieldAccess::NamedStructField { name } => lit(name),
+                GetFieldAccess::ListIndex { key } if numeric::is_number(&key.get_type(schema)?) => {
+                    let kind = key.get_type(schema)?;
+                    if !kind.is_integer() {
+                        let message = format!("subscript type {} is not supported", functions::shown_type(&kind));
+                        let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message);
+                        return Err(functions::scalar_function::external(
+                            error.with_hint("jsonb subscript must be coercible to either integer or text."),
+                        ));
+                    }
+                    *key
+                }
                 GetFieldAccess::ListIndex { key } => *key,
                 GetFieldAccess::ListRange { .. } => {
                     let message = "jsonb subscript does not support slices";
@@ -114,9 +155,22 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr: access.expr }))
     }
 
+    /// `SUBSTRING (a FROM 2 FOR 3)`, of `bytea` too.
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(functions::bytes::substr().call(args)))
+    }
+
+    /// `OVERLAY (a PLACING b FROM 2)`, of `bytea` too.
+    fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(functions::bytes::overlay().call(args)))
+    }
+
     /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
     fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
         let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
+        if let Some(array) = named_array(&items, schema)? {
+            return Ok(PlannerResult::Planned(array));
+        }
         let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
         let common = types.as_ref().and_then(crate::common_type::of_numbers);
         let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };

@@ -181,13 +181,10 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Opt
     }
     let text = |name: &str| Some((DataType::Utf8View, Some(name.to_owned())));
     let plain = |data| Some((data, None));
-    if last.quote_style.is_some() {
-        return match last.value.as_str() {
-            "char" => text("\"char\""),
-            _ => None,
-        };
-    }
-    match last.value.to_lowercase().as_str() {
+    // In quotes stand the names of `pg_type`, which are in lower case.
+    let name = if last.quote_style.is_some() { last.value.clone() } else { last.value.to_lowercase() };
+    match name.as_str() {
+        "char" if last.quote_style.is_some() => text("\"char\""),
         "bpchar" if !arguments.is_empty() => text(&format!("character({})", arguments.join(","))),
         "text" | "bpchar" | "cstring" | "citext" | "unknown" => plain(DataType::Utf8View),
         "varchar" => text(&arguments.first().map_or("character varying".into(), |n| format!("character varying({n})"))),

@@ -6,7 +6,11 @@ use super::{
     cast_calls, hypothetical, times,
 };
 use crate::{
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
+    functions::{
+        spread::{MARK, spread},
+        texts::{LIKE_ALL, LIKE_ANY, SUBSTRING_SIMILAR},
+    },
     ident::fold,
 };
 use datafusion::sql::sqlparser::ast::{
@@ -96,8 +100,8 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
         Expr::IsNotDistinctFrom(left, right) => Ok(distinct(left, right, NOT_DISTINCT_FROM)),
         Expr::Interval(interval) => times::of_interval(interval),
-        Expr::Substring { expr, substring_from: Some(pattern), substring_for: None, .. } => {
-            Ok(substring_of_pattern(expr, pattern))
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for, .. } => {
+            Ok(substring_of_pattern(expr, pattern, substring_for.as_deref()))
         }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
             Ok(Some(similar_to(*negated, expr, pattern, escape_char.as_ref())))
@@ -200,8 +204,13 @@ fn field_access(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>
 }
 
 /// `substring(a FROM 'pattern')`: a text is a pattern there, not a position.
-fn substring_of_pattern(expr: &Expr, pattern: &Expr) -> Option<Expr> {
-    is_quoted(pattern).then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()]))
+/// `substring(a FROM 'pattern' FOR '#')`: one of the standard, with its escape character.
+fn substring_of_pattern(expr: &Expr, pattern: &Expr, escape: Option<&Expr>) -> Option<Expr> {
+    match escape {
+        None => is_quoted(pattern).then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()])),
+        Some(escape) => (is_quoted(pattern) && is_quoted(escape))
+            .then(|| call(SUBSTRING_SIMILAR, [expr.clone(), pattern.clone(), escape.clone()])),
+    }
 }
 
 fn similar_to(negated: bool, expr: &Expr, pattern: &Expr, escape: Option<&ValueWithSpan>) -> Expr {
@@ -212,6 +221,9 @@ fn similar_to(negated: bool, expr: &Expr, pattern: &Expr, escape: Option<&ValueW
 
 /// LIKE and ILIKE whose pattern escapes by another character than the backslash.
 fn like(expr: &Expr) -> Option<Expr> {
+    if let Some(compared) = like_items(expr) {
+        return Some(compared);
+    }
     let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr else {
         return None;
     };
@@ -222,6 +234,34 @@ fn like(expr: &Expr) -> Option<Expr> {
         *escape_char = None;
     }
     Some(new)
+}
+
+/// `text LIKE ANY (array)` and `LIKE ALL (array)`.
+fn like_items(expr: &Expr) -> Option<Expr> {
+    let (negated, any, left, pattern, escape, insensitive) = match expr {
+        Expr::Like { negated, any, expr, pattern, escape_char } => (*negated, *any, expr, pattern, escape_char, false),
+        Expr::ILike { negated, any, expr, pattern, escape_char } => (*negated, *any, expr, pattern, escape_char, true),
+        _ => return None,
+    };
+    if escape.is_some() {
+        return None;
+    }
+    let operator = match (insensitive, negated) {
+        (false, false) => "~~",
+        (false, true) => "!~~",
+        (true, false) => "~~*",
+        (true, true) => "!~~*",
+    };
+    let compared =
+        |function: &str, items: &Expr| Some(call(function, [left.as_ref().clone(), items.clone(), text(operator)]));
+    if any {
+        return compared(LIKE_ANY, pattern);
+    }
+    // The parser takes ALL for a function.
+    let Expr::Function(all) = pattern.as_ref() else { return None };
+    let FunctionArguments::List(list) = &all.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] = list.args.as_slice() else { return None };
+    if name_of(all) == "all" { compared(LIKE_ALL, right) } else { None }
 }
 
 /// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.
@@ -367,6 +407,9 @@ const FUNCTIONS: [(&str, FunctionRule); 16] = [
 
 fn of_function(function: &Function) -> Result<Option<Expr>> {
     let name = name_of(function);
+    if let Some(spread) = spread_over_items(&name, function)? {
+        return Ok(Some(spread));
+    }
     if let Some((_, known)) = RENAMED.iter().find(|(written, _)| *written == name) {
         return Ok(Some(call_with(known, function)));
     }
@@ -385,6 +428,27 @@ fn of_regexp_replace(function: &Function) -> Result<Option<Expr>> {
     };
     let by_place = list.args.len() > 4 || list.args.get(3).is_some_and(is_number);
     Ok(by_place.then(|| call_with("keyspan_regexp_replace", function)))
+}
+
+/// `f(a, VARIADIC array)`, whose last argument is marked.
+///
+/// # Errors
+/// 42883 for a function that does not take any number of arguments.
+fn spread_over_items(name: &str, function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(last)))) = list.args.last() else {
+        return Ok(None);
+    };
+    let (MARK, FunctionArguments::List(marked)) = (name_of(last).as_str(), &last.args) else { return Ok(None) };
+    let Some(spread) = spread(name, list.args.len() - 1) else {
+        let message = format!("function {name} with VARIADIC does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+    };
+    let mut list = list.clone();
+    list.args.pop();
+    list.args.extend(marked.args.iter().cloned());
+    let name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', spread))]);
+    Ok(Some(Expr::Function(Function { name, args: FunctionArguments::List(list), ..function.clone() })))
 }
 
 /// `mod(a, b)`

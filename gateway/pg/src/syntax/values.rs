@@ -12,7 +12,7 @@ use super::{
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
     error::{Result, SqlError},
-    functions::lists::TEXT_BESIDE,
+    functions::lists::{NUMBER_BESIDE, TEXT_BESIDE},
 };
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values,
@@ -35,6 +35,7 @@ pub(crate) fn rewrite(values: &mut Values) {
         }
         let Some(wanted) = of_cells(values.rows.iter().map(|row| &row.content[at])) else {
             cast_quoted(values, at);
+            float_numbers(values, at);
             continue;
         };
         for row in &mut values.rows {
@@ -60,6 +61,7 @@ fn number_scale(cell: &Expr) -> Option<i64> {
             }
         }
         Expr::Cast { data_type: DataType::Numeric(_) | DataType::Decimal(_), array: false, .. } => Some(-1),
+        Expr::Cast { data_type, array: false, .. } if is_integer(data_type) => Some(0),
         Expr::Value(value) => match &value.value {
             // An exponent moves the point, and what has too many digits is cast.
             Value::Number(digits, _) if digits.contains(['e', 'E']) || digits.len() > DECIMAL_DIGITS => Some(-1),
@@ -71,6 +73,19 @@ fn number_scale(cell: &Expr) -> Option<i64> {
         },
         _ => None,
     }
+}
+
+fn is_integer(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::SmallInt(_)
+            | DataType::Int2(_)
+            | DataType::Int(_)
+            | DataType::Integer(_)
+            | DataType::Int4(_)
+            | DataType::BigInt(_)
+            | DataType::Int8(_)
+    )
 }
 
 /// Whether cells are numbers with different digits after the point, which each of them keeps.
@@ -129,6 +144,32 @@ fn cast_quoted(values: &mut Values, at: usize) {
     }
 }
 
+/// Has the numbers of a column with digits after the point be floating point where another cell is, as that cell's type
+/// says once it is known; DataFusion would make numerics of all.
+fn float_numbers(values: &mut Values, at: usize) {
+    let is_number = |cell: &Expr| number_scale(cell).is_some_and(|scale| scale != 0);
+    let is_open = |cell: &Expr| number_scale(cell).is_some() || is_unknown(cell) || !has_type(cell);
+    let cells = || values.rows.iter().map(|row| &row.content[at]);
+    if !cells().any(is_number) {
+        return;
+    }
+    let others: Vec<&Expr> = cells().filter(|cell| !is_open(cell)).collect();
+    let Some(beside) = others.iter().find(|cell| is_float(cell)).or(others.first()) else { return };
+    let beside = (*beside).clone();
+    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| is_number(cell)) {
+        *cell = call(NUMBER_BESIDE, [std::mem::replace(cell, Expr::Identifier("".into())), beside.clone()]);
+    }
+}
+
+/// Whether a cell is cast to a floating-point type.
+fn is_float(cell: &Expr) -> bool {
+    let Expr::Cast { data_type, array: false, .. } = cell else { return false };
+    matches!(
+        data_type,
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float(_) | DataType::Float8 | DataType::Real
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::parse;
@@ -169,6 +210,10 @@ mod tests {
 
     #[test]
     fn quoted_texts_are_what_stands_beside_them() {
+        check(
+            "VALUES (0::float8, 1.5), (0.1, 2), (f(), 3)",
+            expect!["VALUES (0::FLOAT8, 1.5), (number_beside(0.1, 0::FLOAT8), 2), (f(), 3)"],
+        );
         check("VALUES ('1', 'a'), (-2, NULL)", expect!["VALUES (text_beside('1', -2), 'a'), (-2, NULL)"]);
         check(
             "VALUES (NULL), ('10:00'), (f()), (time '11:00')",

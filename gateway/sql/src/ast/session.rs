@@ -18,10 +18,8 @@ pub enum Setting {
     },
     /// `SET TRANSACTION …`, and with `session` `SET SESSION CHARACTERISTICS AS TRANSACTION …`.
     SetTransaction {
-        /// The isolation level, if the statement has one.
-        isolation: Option<Isolation>,
-        /// `READ ONLY` or `READ WRITE`, if the statement has one.
-        read_only: Option<bool>,
+        /// What it says.
+        modes: Modes,
         /// Whether it sets the default of the session's later transactions.
         session: bool,
     },
@@ -38,10 +36,8 @@ pub enum Setting {
 pub enum Transaction {
     /// `BEGIN`, `START TRANSACTION`
     Begin {
-        /// The isolation level; `None` for the session's default.
-        isolation: Option<Isolation>,
-        /// Whether it is read-only; `None` for the session's default.
-        read_only: Option<bool>,
+        /// What it says; the session's defaults for the rest.
+        modes: Modes,
         /// Whether it was `START TRANSACTION`, which is its command tag.
         start: bool,
     },
@@ -61,6 +57,17 @@ pub enum Transaction {
     RollbackTo(String),
     /// `RELEASE`
     Release(String),
+}
+
+/// The modes of a transaction, as far as a statement has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// `ISOLATION LEVEL …`
+    pub isolation: Option<Isolation>,
+    /// `READ ONLY` or `READ WRITE`.
+    pub read_only: Option<bool>,
+    /// `DEFERRABLE` or `NOT DEFERRABLE`, which changes nothing without SERIALIZABLE, as in PostgreSQL.
+    pub deferrable: Option<bool>,
 }
 
 /// An isolation level.

@@ -363,14 +363,14 @@ fn settings_and_transactions() {
         "BEGIN; START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; COMMIT WORK; END; ROLLBACK; ABORT TRANSACTION;
          SET TRANSACTION READ WRITE; SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",
         expect![[r#"
-            Transaction(Begin { isolation: None, read_only: None, start: false })
-            Transaction(Begin { isolation: Some(RepeatableRead), read_only: Some(true), start: true })
+            Transaction(Begin { modes: Modes { isolation: None, read_only: None, deferrable: None }, start: false })
+            Transaction(Begin { modes: Modes { isolation: Some(RepeatableRead), read_only: Some(true), deferrable: None }, start: true })
             Transaction(Commit { chain: false })
             Transaction(Commit { chain: false })
             Transaction(Rollback { chain: false })
             Transaction(Rollback { chain: false })
-            Setting(SetTransaction { isolation: None, read_only: Some(false), session: false })
-            Setting(SetTransaction { isolation: Some(ReadCommitted), read_only: None, session: true })"#]],
+            Setting(SetTransaction { modes: Modes { isolation: None, read_only: Some(false), deferrable: None }, session: false })
+            Setting(SetTransaction { modes: Modes { isolation: Some(ReadCommitted), read_only: None, deferrable: None }, session: true })"#]],
     );
     check("BEGIN ISOLATION LEVEL SERIALIZABLE", expect!["0A000 ISOLATION LEVEL SERIALIZABLE is not supported"]);
     check(

@@ -1,7 +1,14 @@
 //! Forms that PostgreSQL knows and sqlparser does not, as those that it knows: changed as the tokens come by.
 
-use super::is_word;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use super::{at, is_word};
+use datafusion::sql::sqlparser::{
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan, Word},
+};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    functions::{spread::MARK, texts::SUBSTRING_SIMILAR},
+};
 
 /// Adds a token, and simplifies what the last ones are together.
 pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
@@ -10,6 +17,9 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
     without_only(tokens, &next.token);
     interval_of_frame(tokens, &next.token);
     without_exclude_no_others(tokens, &next.token);
+    if typed_name(tokens, &next) {
+        return;
+    }
     if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
         tokens.push(next);
     }
@@ -27,6 +37,114 @@ fn continues_text(tokens: &mut [TokenWithSpan], next: &TokenWithSpan) -> bool {
         return true;
     }
     false
+}
+
+/// `f(a, VARIADIC b)` as a call around the last argument, whose function no user can write.
+pub(super) fn variadic_as_calls(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 1;
+    while at < tokens.len() {
+        let begins = is_word(Some(&tokens[at].token), "variadic")
+            && matches!(tokens[at - 1].token, Token::LParen | Token::Comma)
+            && tokens.get(at + 1).is_some_and(|next| !matches!(next.token, Token::Comma | Token::RParen));
+        if begins && let Some(end) = end_of_argument(tokens, at + 1) {
+            let word = Word { value: MARK.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+            let (open, close) = (tokens[at + 1].span, tokens[end].span);
+            tokens.insert(end, TokenWithSpan { token: Token::RParen, span: close });
+            tokens[at].token = Token::Word(word);
+            tokens.insert(at + 1, TokenWithSpan { token: Token::LParen, span: open });
+        }
+        at += 1;
+    }
+}
+
+/// `SUBSTRING(a SIMILAR b ESCAPE c)` as a call of a function of three arguments.
+pub(super) fn substring_similar_as_calls(tokens: &mut [TokenWithSpan]) {
+    for start in 0..tokens.len().saturating_sub(1) {
+        if !is_word(Some(&tokens[start].token), "substring") || tokens[start + 1].token != Token::LParen {
+            continue;
+        }
+        let (mut depth, mut similar) = (0_usize, None);
+        for at in start + 2..tokens.len() {
+            match &tokens[at].token {
+                Token::LParen | Token::LBracket => depth += 1,
+                Token::RParen | Token::RBracket if depth > 0 => depth -= 1,
+                Token::RParen => break,
+                _ if depth > 0 => {}
+                token if is_word(Some(token), "similar") => {
+                    let is_to = is_word(tokens.get(at + 1).map(|next| &next.token), "to");
+                    similar = (!is_to).then_some(at);
+                }
+                token if is_word(Some(token), "escape") => {
+                    let Some(similar) = similar else { break };
+                    let word =
+                        Word { value: SUBSTRING_SIMILAR.to_owned(), quote_style: None, keyword: Keyword::NoKeyword };
+                    tokens[start].token = Token::Word(word);
+                    (tokens[similar].token, tokens[at].token) = (Token::Comma, Token::Comma);
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Refuses a word that follows a number at once (`123abc`), and digits with underscores or in hexadecimal, which
+/// PostgreSQL 15 does not read.
+///
+/// # Errors
+/// 42601
+pub(super) fn refuse_junk(sql: &str, before: &mut Option<TokenWithSpan>, token: &TokenWithSpan) -> Result<()> {
+    let number = before.take();
+    let junk = |start: &TokenWithSpan, text: String| {
+        let message = format!("trailing junk after numeric literal at or near \"{text}\"");
+        Err(at(sql, start.span.start, SqlError::syntax(message)))
+    };
+    match (&token.token, &number) {
+        (Token::Word(word), Some(number)) if number.span.end == token.span.start && word.quote_style.is_none() => {
+            return junk(number, format!("{}{}", number.token, word.value));
+        }
+        (Token::Number(digits, _), _) => {
+            let span = token.span;
+            let columns = span.end.column.saturating_sub(span.start.column);
+            if digits.contains('_') || usize::try_from(columns).unwrap_or(usize::MAX) != digits.len() {
+                return junk(token, token.token.to_string());
+            }
+            *before = Some(token.clone());
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `name 'text'` as `'text'::name`, which the parser knows of other types. Gives whether it was one.
+fn typed_name(tokens: &mut Vec<TokenWithSpan>, next: &TokenWithSpan) -> bool {
+    let is_text = matches!(next.token, Token::SingleQuotedString(_));
+    let begins = match tokens.as_slice() {
+        [.., before, name] if is_word(Some(&name.token), "name") => {
+            matches!(before.token, Token::LParen | Token::Comma | Token::Eq)
+                || ["select", "and", "or", "where"].iter().any(|word| is_word(Some(&before.token), word))
+        }
+        _ => false,
+    };
+    let Some(name) = tokens.pop_if(|_| is_text && begins) else { return false };
+    let cast = TokenWithSpan { token: Token::DoubleColon, span: next.span };
+    tokens.extend([next.clone(), cast, name]);
+    true
+}
+
+/// The place of the parenthesis that ends the arguments, the last of which begins at a place.
+fn end_of_argument(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen if depth == 0 => return Some(at),
+            Token::Comma if depth == 0 => return None,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `ORDER BY a USING >` as `ORDER BY a DESC`. Gives whether it was the sign.

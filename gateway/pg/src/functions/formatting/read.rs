@@ -167,11 +167,27 @@ impl Read {
                 self.second = value;
                 rest
             }
-            "MS" | "US" | "FF3" | "FF6" => {
-                let places: u32 = if matches!(upper.as_str(), "MS" | "FF3") { 3 } else { 6 };
+            "SSSS" | "SSSSS" => {
+                let (value, _, rest) = number(name, text, 5, exact)?;
+                if value >= 86_400 {
+                    return Err(no_such(text));
+                }
+                (self.hour, self.minute, self.second) = (value / 3_600, value / 60 % 60, value % 60);
+                rest
+            }
+            "MS" | "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
+                let places: u32 = match upper.as_str() {
+                    "MS" => 3,
+                    "US" => 6,
+                    of => of[2..].parse().unwrap_or(6),
+                };
                 let (value, digits, rest) = number(name, text, places as usize, exact)?;
                 let digits = u32::try_from(digits).unwrap_or(places).min(6);
                 self.micros = value * 10_i64.pow(6 - digits);
+                if upper.starts_with("FF") {
+                    let unit = 10_i64.pow(6 - places.min(6));
+                    self.micros = (self.micros + unit / 2) / unit * unit;
+                }
                 rest
             }
             "AM" | "PM" | "A.M." | "P.M." => {

@@ -6,6 +6,7 @@ use crate::{
     functions::scalar_function::external,
 };
 use datafusion::error::Result;
+use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
 use serde_json::Value;
 
 /// Parses a document.
@@ -139,83 +140,130 @@ fn index(items: &[Value], place: i64) -> Option<usize> {
     usize::try_from(index).ok().filter(|index| *index < items.len())
 }
 
-/// The value at a step of a path.
-fn step<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Value> {
+/// What is done at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `#-`: what is there goes.
+    Delete,
+    /// `jsonb_set`: another value; where nothing is, it is added if so.
+    Set(bool),
+    /// `jsonb_insert`: a value before, or after, the item, or as a new member.
+    Insert(bool),
+    /// `SET column[…] = …`: another value, and on the way to it what is missing.
+    Assign,
+}
+
+fn refused(state: SqlState, message: impl Into<String>) -> SqlError {
+    SqlError::new(state, message.into())
+}
+
+/// Changes what is at a path, as PostgreSQL's `setPath` (`jsonfuncs.c`) does. Keys of arrays are places, from the end
+/// where they are negative.
+///
+/// # Errors
+/// 22023 for a scalar with a path into it, a member that is there, and a place before the first; 22P02 for a place that
+/// is no number, 22004 for one that is NULL; 54000 for a place beyond those of arrays.
+pub fn change_at(value: &mut Value, path: &[Option<String>], new: Value, change: Change) -> Result<(), SqlError> {
+    if !value.is_array() && !value.is_object() && change != Change::Assign {
+        let what = if change == Change::Delete { "cannot delete path in scalar" } else { "cannot set path in scalar" };
+        return Err(refused(SqlState::INVALID_PARAMETER_VALUE, what));
+    }
+    if path.is_empty() { Ok(()) } else { change_behind(value, path, 0, new, change) }
+}
+
+fn change_behind(
+    value: &mut Value,
+    path: &[Option<String>],
+    level: usize,
+    new: Value,
+    change: Change,
+) -> Result<(), SqlError> {
+    let at = level + 1;
+    let Some(key) = &path[level] else {
+        return Err(refused(SqlState::NULL_VALUE_NOT_ALLOWED, format!("path element at position {at} is null")));
+    };
+    let is_last = at == path.len();
     match value {
-        Value::Object(members) => members.get_mut(key),
-        Value::Array(items) => {
-            let index = index(items, key.parse().ok()?)?;
-            items.get_mut(index)
-        }
-        _ => None,
-    }
-}
-
-fn parent<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
-    path.iter().try_fold(value, |value, key| step(value, key))
-}
-
-/// Removes what is at a path.
-pub fn remove_at(value: &mut Value, path: &[String]) {
-    let Some((last, before)) = path.split_last() else { return };
-    match parent(value, before) {
-        Some(Value::Object(members)) => {
-            members.remove(last);
-        }
-        Some(Value::Array(items)) => {
-            if let Some(index) = last.parse().ok().and_then(|place| index(items, place)) {
-                items.remove(index);
+        Value::Object(members) => match members.get_mut(key) {
+            Some(member) if !is_last => return change_behind(member, path, at, new, change),
+            Some(member) => match change {
+                Change::Delete => {
+                    members.remove(key);
+                }
+                Change::Set(_) | Change::Assign => *member = new,
+                Change::Insert(_) => {
+                    let error = refused(SqlState::INVALID_PARAMETER_VALUE, "cannot replace existing key");
+                    return Err(error.with_hint("Try using the function jsonb_set to replace key value."));
+                }
+            },
+            None if change == Change::Assign => {
+                members.insert(key.clone(), filled(&path[at..], new)?);
             }
-        }
-        _ => {}
-    }
-}
-
-/// Replaces what is at a path; where nothing is, adds it if `create`.
-pub fn set_at(value: &mut Value, path: &[String], new: Value, create: bool) {
-    let Some((last, before)) = path.split_last() else { return };
-    match parent(value, before) {
-        Some(Value::Object(members)) if create || members.contains_key(last) => {
-            members.insert(last.clone(), new);
-        }
-        Some(Value::Array(items)) => {
-            let Ok(place) = last.parse::<i64>() else { return };
-            match index(items, place) {
-                Some(index) => items[index] = new,
-                None if create && place < 0 => items.insert(0, new),
-                None if create => items.push(new),
+            None if is_last && !matches!(change, Change::Delete | Change::Set(false)) => {
+                members.insert(key.clone(), new);
+            }
+            None => {}
+        },
+        Value::Array(items) => {
+            let Ok(place) = key.parse::<i32>() else {
+                let message = format!("path element at position {at} is not an integer: \"{key}\"");
+                return Err(refused(SqlState::INVALID_TEXT_REPRESENTATION, message));
+            };
+            match index(items, place.into()) {
+                Some(index) if !is_last => return change_behind(&mut items[index], path, at, new, change),
+                Some(index) => match change {
+                    Change::Delete => {
+                        items.remove(index);
+                    }
+                    Change::Set(_) | Change::Assign => items[index] = new,
+                    Change::Insert(after) => items.insert(index + usize::from(after), new),
+                },
+                None if change == Change::Assign => {
+                    let Ok(place) = usize::try_from(place) else {
+                        let message = format!("path element at position {at} is out of range: {place}");
+                        return Err(refused(SqlState::INVALID_PARAMETER_VALUE, message));
+                    };
+                    fill(items, place)?;
+                    items.push(filled(&path[at..], new)?);
+                }
+                None if is_last && !matches!(change, Change::Delete | Change::Set(false)) => {
+                    items.insert(if place < 0 { 0 } else { items.len() }, new);
+                }
                 None => {}
             }
         }
-        _ => {}
-    }
-}
-
-/// Inserts a value before, or after, the item at a path, or as a new member.
-///
-/// # Errors
-/// 22023 for a member that is there.
-pub fn insert_at(value: &mut Value, path: &[String], new: Value, after: bool) -> Result<(), SqlError> {
-    let Some((last, before)) = path.split_last() else { return Ok(()) };
-    match parent(value, before) {
-        Some(Value::Object(members)) => {
-            if members.contains_key(last) {
-                let error = SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "cannot replace existing key");
-                return Err(error.with_hint("Try using the function jsonb_set to replace key value."));
-            }
-            members.insert(last.clone(), new);
-        }
-        Some(Value::Array(items)) => {
-            let Ok(place) = last.parse::<i64>() else { return Ok(()) };
-            match index(items, place) {
-                Some(index) => items.insert(index + usize::from(after), new),
-                None if place < 0 => items.insert(0, new),
-                None => items.push(new),
-            }
+        _ if change == Change::Assign => {
+            let detail = "The path assumes key is a composite object, but it is a scalar value.";
+            let error = refused(SqlState::INVALID_PARAMETER_VALUE, "cannot replace existing key");
+            return Err(error.with_detail(detail));
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Adds nulls up to a place.
+fn fill(items: &mut Vec<Value>, place: usize) -> Result<(), SqlError> {
+    if place >= ARRAY_ITEMS_MAX {
+        let message = format!("array size exceeds the maximum allowed ({ARRAY_ITEMS_MAX})");
+        return Err(refused(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    items.resize(items.len().max(place), Value::Null);
+    Ok(())
+}
+
+/// A value with what leads to it: an array for each key that is a number, else an object.
+fn filled(path: &[Option<String>], new: Value) -> Result<Value, SqlError> {
+    path.iter().rev().try_fold(new, |inner, key| {
+        let key = key.as_deref().unwrap_or_default();
+        if let Ok(place) = key.parse::<i32>() {
+            let mut items = Vec::new();
+            fill(&mut items, usize::try_from(place).unwrap_or(0))?;
+            items.push(inner);
+            return Ok(Value::Array(items));
+        }
+        Ok(Value::Object([(key.to_owned(), inner)].into_iter().collect()))
+    })
 }
 
 /// Removes members that are null, at any depth.

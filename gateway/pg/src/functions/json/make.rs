@@ -2,12 +2,12 @@
 //!
 //! json is written as PostgreSQL's functions write it, each with blanks of its own; jsonb always in its one form.
 
-use super::{RowFunction, a_json, a_jsonb, argument, kind, path, strict, text};
+use super::{RowFunction, a_json, a_jsonb, argument, kind, optional_path, strict, text};
 use crate::{
     codec::parse,
     datetime::Style,
     error::{SqlError, SqlState},
-    functions::scalar_function::{Call, external, item_of, items, styled_output, text_output, variadic},
+    functions::scalar_function::{Call, external, items, styled_output, text_output, variadic},
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{error::Result, scalar::ScalarValue};
@@ -26,7 +26,7 @@ pub fn json_of(value: &ScalarValue, field: &Field, style: &Style) -> Result<Stri
         return Ok("null".to_owned());
     }
     if let Some(items) = items(value) {
-        let item = item_of(field).unwrap_or_else(|| std::sync::Arc::new(Field::new("", DataType::Null, true)));
+        let item = crate::types::item_field(field).unwrap_or_else(|| Field::new("", DataType::Null, true));
         let written = items.iter().map(|value| json_of(value, &item, style)).collect::<Result<Vec<_>>>()?;
         return Ok(format!("[{}]", written.join(",")));
     }
@@ -69,7 +69,12 @@ fn object(call: &Call) -> Result<String> {
     let written = all(call)?;
     let mut members = Vec::with_capacity(written.len() / 2);
     for (at, pair) in written.chunks(2).enumerate() {
-        let key = text_output(&call.values[at * 2], &call.fields[at * 2], call.options)?.ok_or_else(|| {
+        let field = &call.fields[at * 2];
+        if kind(field).is_some() || field.data_type().is_nested() {
+            let message = "key value must be scalar, not array, composite, or json";
+            return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+        }
+        let key = text_output(&call.values[at * 2], field, call.options)?.ok_or_else(|| {
             let message = format!("argument {} cannot be null", at * 2 + 1);
             external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
         })?;
@@ -83,25 +88,25 @@ fn binary(json: &str) -> Result<ScalarValue> {
     text(Some(parse::json(json, "json").map_err(external)?))
 }
 
-fn of_pairs(keys: &[String], values: &[Option<String>]) -> Result<String> {
+fn of_pairs(keys: &[Option<String>], values: &[Option<String>]) -> Result<String> {
     if keys.len() != values.len() {
         return Err(external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, "mismatched array dimensions")));
     }
     let value = |value: &Option<String>| value.as_ref().map_or("null".to_owned(), |value| quoted(value));
-    let members = keys.iter().zip(values).map(|(key, item)| format!("{} : {}", quoted(key), value(item)));
-    Ok(format!("{{{}}}", members.collect::<Vec<_>>().join(", ")))
+    let members = keys.iter().zip(values).map(|(key, item)| match key {
+        Some(key) => Ok(format!("{} : {}", quoted(key), value(item))),
+        None => {
+            let message = "null value not allowed for object key";
+            Err(external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)))
+        }
+    });
+    Ok(format!("{{{}}}", members.collect::<Result<Vec<_>>>()?.join(", ")))
 }
 
 fn object_of_texts(call: &Call) -> Result<String> {
-    let first = path(&call.values[0])?;
-    let optional = |value: &ScalarValue| -> Result<Vec<Option<String>>> {
-        match items(value) {
-            Some(items) => Ok(items.iter().map(crate::functions::text_of).collect()),
-            None => parse::list(&crate::functions::text_of(value).unwrap_or_default()).map_err(external),
-        }
-    };
+    let first = optional_path(&call.values[0])?;
     if let Some(values) = call.values.get(1) {
-        return of_pairs(&first, &optional(values)?);
+        return of_pairs(&first, &optional_path(values)?);
     }
     if first.len() % 2 == 1 {
         return Err(external(SqlError::new(
@@ -109,9 +114,8 @@ fn object_of_texts(call: &Call) -> Result<String> {
             "array must have even number of elements",
         )));
     }
-    let all = optional(&call.values[0])?;
     let keys: Vec<_> = first.iter().step_by(2).cloned().collect();
-    let values: Vec<_> = all.into_iter().skip(1).step_by(2).collect();
+    let values: Vec<_> = first.into_iter().skip(1).step_by(2).collect();
     of_pairs(&keys, &values)
 }
 

@@ -212,6 +212,24 @@ pub fn content(text: &str) -> Result<Option<Cow<'_, str>>> {
     }
 }
 
+/// A value without the members that are null, at any depth, and without blanks.
+///
+/// # Errors
+/// 22P02
+pub fn without_nulls(text: &str) -> Result<String> {
+    Ok(match parts(text)? {
+        Part::Object(members) => {
+            let kept = members.into_iter().filter(|(_, value)| kind(value) != "null");
+            let kept = kept.map(|(key, value)| Ok(format!("{}:{}", super::make::quoted(&key), without_nulls(value)?)));
+            format!("{{{}}}", kept.collect::<Result<Vec<_>>>()?.join(","))
+        }
+        Part::Array(items) => {
+            format!("[{}]", items.into_iter().map(without_nulls).collect::<Result<Vec<_>>>()?.join(","))
+        }
+        Part::Scalar(text) => text.to_owned(),
+    })
+}
+
 /// A value's type as `json_typeof` calls it.
 pub fn kind(text: &str) -> &'static str {
     match text.trim_ascii_start().as_bytes().first() {

@@ -1,0 +1,154 @@
+//! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end. That of texts
+//! is DataFusion's.
+
+use crate::{
+    codec::parse,
+    error::SqlError,
+    functions::{scalar_function::external, text_of},
+};
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    datatypes::{DataType, Field, FieldRef},
+};
+use datafusion::{
+    common::internal_err,
+    error::Result,
+    logical_expr::{
+        Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+        function::{AccumulatorArgs, StateFieldsArgs},
+        type_coercion::functions::fields_with_udf,
+        utils::AggregateOrderSensitivity,
+    },
+    physical_expr::expressions::Literal,
+    scalar::ScalarValue,
+};
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StringAgg {
+    texts: Arc<AggregateUDF>,
+    listed: Arc<AggregateUDF>,
+    signature: Signature,
+}
+
+impl StringAgg {
+    pub(crate) fn new(texts: Arc<AggregateUDF>, listed: Arc<AggregateUDF>) -> Self {
+        Self { texts, listed, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+}
+
+fn is_bytea(data: &DataType) -> bool {
+    matches!(data, DataType::Binary | DataType::BinaryView)
+}
+
+fn of_bytes(fields: &[FieldRef]) -> bool {
+    fields.first().is_some_and(|field| is_bytea(field.data_type()))
+}
+
+/// What stands between the values.
+fn delimiter(arguments: &AccumulatorArgs) -> Result<Vec<u8>> {
+    match arguments.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value) {
+        Some(ScalarValue::Binary(bytes) | ScalarValue::BinaryView(bytes)) => Ok(bytes.clone().unwrap_or_default()),
+        Some(value) => parse::bytea(&text_of(value).unwrap_or_default()).map_err(external),
+        None => Err(external(SqlError::unsupported("string_agg of bytea with a delimiter that is no constant"))),
+    }
+}
+
+impl AggregateUDFImpl for StringAgg {
+    fn name(&self) -> &str {
+        self.texts.name()
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if let [first, second] = types
+            && is_bytea(first)
+        {
+            let fits = is_bytea(second) || second.is_null() || matches!(second, DataType::Utf8);
+            return if fits {
+                Ok(types.to_vec())
+            } else {
+                Err(external(crate::functions::undefined("string_agg", types)))
+            };
+        }
+        let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", data.clone(), true))).collect();
+        let coerced = fields_with_udf(&fields, self.texts.as_ref())?;
+        Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
+    }
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if types.first().is_some_and(is_bytea) { Ok(DataType::Binary) } else { self.texts.return_type(types) }
+    }
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if !of_bytes(arguments.expr_fields) {
+            return self.texts.accumulator(arguments);
+        }
+        let delimiter = delimiter(&arguments)?;
+        let list = DataType::new_list(arguments.expr_fields[0].data_type().clone(), true);
+        let listed = self.listed.accumulator(AccumulatorArgs {
+            return_field: Arc::new(Field::new("", list, true)),
+            exprs: &arguments.exprs[..1],
+            expr_fields: &arguments.expr_fields[..1],
+            ..arguments
+        })?;
+        Ok(Box::new(Joined { listed, delimiter }))
+    }
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if !of_bytes(arguments.input_fields) {
+            return self.texts.state_fields(arguments);
+        }
+        self.listed.state_fields(StateFieldsArgs { input_fields: &arguments.input_fields[..1], ..arguments })
+    }
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        !of_bytes(arguments.expr_fields) && self.texts.groups_accumulator_supported(arguments)
+    }
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        self.texts.create_groups_accumulator(arguments)
+    }
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.texts.order_sensitivity()
+    }
+    fn with_beneficial_ordering(self: Arc<Self>, beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        let inner = self.texts.as_ref().clone().with_beneficial_ordering(beneficial)?;
+        Ok(inner
+            .map(|inner| Arc::new(Self::new(Arc::new(inner), Arc::clone(&self.listed))) as Arc<dyn AggregateUDFImpl>))
+    }
+    fn reverse_expr(&self) -> ReversedUDAF {
+        let same = Self::new(Arc::clone(&self.texts), Arc::clone(&self.listed));
+        ReversedUDAF::Reversed(Arc::new(AggregateUDF::from(same)))
+    }
+}
+
+/// The values, joined.
+#[derive(Debug)]
+struct Joined {
+    listed: Box<dyn Accumulator>,
+    delimiter: Vec<u8>,
+}
+
+impl Accumulator for Joined {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        // The delimiter is the second; behind it are values of ORDER BY.
+        let kept = values.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, values)| Arc::clone(values));
+        self.listed.update_batch(&kept.collect::<Vec<_>>())
+    }
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.listed.merge_batch(states)
+    }
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.listed.state()
+    }
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let ScalarValue::List(list) = self.listed.evaluate()? else { return internal_err!("array_agg gives a list") };
+        if list.is_null(0) {
+            return Ok(ScalarValue::Binary(None));
+        }
+        let values = arrow::compute::cast(&list.value(0), &DataType::Binary)?;
+        let values: Vec<&[u8]> = values.as_binary::<i32>().iter().flatten().collect();
+        Ok(ScalarValue::Binary((!values.is_empty()).then(|| values.join(&self.delimiter[..]))))
+    }
+    fn size(&self) -> usize {
+        size_of_val(self) + self.listed.size() + self.delimiter.capacity()
+    }
+}

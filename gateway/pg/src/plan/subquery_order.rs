@@ -1,0 +1,240 @@
+//! `ORDER BY` of a subquery, where something above it depends on the order of its rows.
+//!
+//! SQL leaves the order of a subquery's rows open; PostgreSQL keeps it, and people rely on that: BI tools put a user's
+//! query into parentheses and LIMIT around it, and `array_agg` and `row_number() OVER ()` are asked of a subquery in
+//! order. So the rows of a result, and those that LIMIT cuts, come in the subquery's order; aggregates that depend on
+//! it, and window functions without an order of their own, get the subquery's as theirs. Where nothing asks for it —
+//! below a join, in `IN (SELECT …)`, below `count` — the order goes, and nobody sorts.
+
+use arrow::datatypes::FieldRef;
+use datafusion::{
+    common::{
+        Column, DFSchemaRef, TableReference,
+        tree_node::{Transformed, TreeNode},
+    },
+    error::Result,
+    logical_expr::{
+        Aggregate, Distinct, Expr, Filter, Limit, LogicalPlan, Projection, Sort, SortExpr, SubqueryAlias, Window,
+        WindowFrame, WindowFrameUnits, WindowFunctionDefinition,
+        expr::{AggregateFunction, WindowFunction},
+    },
+};
+use std::sync::Arc;
+
+/// Aggregates whose result depends on the order of the rows.
+const IN_ORDER: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+/// Window functions whose result follows from which rows are peers, not from their places.
+const OF_PEERS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
+
+/// The plan of a query with the orders that are asked for.
+///
+/// # Errors
+/// What DataFusion finds wrong with what it planned.
+pub fn kept(plan: LogicalPlan) -> Result<LogicalPlan> {
+    walk(plan, true)
+}
+
+/// Goes down a plan; `asked` says whether something above depends on the order of its rows.
+fn walk(plan: LogicalPlan, asked: bool) -> Result<LogicalPlan> {
+    let (plan, below) = match plan {
+        LogicalPlan::Sort(sort) if !asked && sort.fetch.is_none() => {
+            return walk(Arc::unwrap_or_clone(sort.input), false);
+        }
+        LogicalPlan::Sort(sort) => (LogicalPlan::Sort(sort), false),
+        LogicalPlan::Limit(limit) => (LogicalPlan::Limit(limit), true),
+        LogicalPlan::Aggregate(aggregate) => (aggregated(aggregate)?, false),
+        LogicalPlan::Window(window) => (windowed(window)?, asked),
+        LogicalPlan::Join(join) => (LogicalPlan::Join(join), false),
+        LogicalPlan::Distinct(Distinct::All(input)) => (LogicalPlan::Distinct(Distinct::All(input)), false),
+        other => (other, asked),
+    };
+    // What stands above an aggregate or a window that got an order only names its columns.
+    let mut plan = plan.map_children(|child| Ok(Transformed::yes(walk(child, below)?)))?.data;
+    plan = plan.map_subqueries(|subquery| Ok(Transformed::yes(inner(subquery)?)))?.data;
+    Ok(plan)
+}
+
+/// A subquery of an expression.
+fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Subquery(mut subquery) => {
+            subquery.subquery = Arc::new(walk(Arc::unwrap_or_clone(subquery.subquery), false)?);
+            Ok(LogicalPlan::Subquery(subquery))
+        }
+        other => walk(other, false),
+    }
+}
+
+/// Aggregates that depend on an order: in that of their input, and with DISTINCT in that of their values, as PostgreSQL
+/// sorts these.
+fn aggregated(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let is = |expr: &Expr, distinct: bool| match expr.clone().unalias() {
+        Expr::AggregateFunction(call) => depends_on_order(&call) && call.params.distinct == distinct,
+        _ => false,
+    };
+    let of_input = aggregate.aggr_expr.iter().any(|expr| is(expr, false));
+    let of_values = aggregate.aggr_expr.iter().any(|expr| is(expr, true));
+    let found = if of_input { order_of(&aggregate.input)? } else { None };
+    if found.is_none() && !of_values {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let (input, order) = match found {
+        Some((input, order)) => (Arc::new(input), order),
+        None => (Arc::clone(&aggregate.input), Vec::new()),
+    };
+    let put = |expr: Expr| match expr {
+        Expr::AggregateFunction(mut call) if depends_on_order(&call) => {
+            let values = || call.params.args.first().map(|value| value.clone().sort(true, false)).into_iter().collect();
+            call.params.order_by = if call.params.distinct { values() } else { order.clone() };
+            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    let in_order = |expr: Expr| expr.transform_down(put).map(|new| new.data);
+    let aggregates = aggregate.aggr_expr.into_iter().map(in_order).collect::<Result<Vec<_>>>()?;
+    let ordered = Aggregate::try_new(input, aggregate.group_expr, aggregates)?;
+    named(LogicalPlan::Aggregate(ordered), &aggregate.schema, Skipped { from: 0, count: 0 })
+}
+
+/// Whether an aggregate without an order depends on one. Items of JSON are texts by now, which are in no order.
+fn depends_on_order(call: &AggregateFunction) -> bool {
+    let of_json = |value: &Expr| matches!(value, Expr::ScalarFunction(item) if item.func.name().starts_with("json_"));
+    let json = call.params.distinct && call.params.args.first().is_some_and(of_json);
+    IN_ORDER.contains(&call.func.name()) && call.params.order_by.is_empty() && !json
+}
+
+/// Window functions that depend on an order and have none, in that of their input.
+fn windowed(window: Window) -> Result<LogicalPlan> {
+    if !window.window_expr.iter().any(|expr| depends_on_places(&expr.clone().unalias())) {
+        return Ok(LogicalPlan::Window(window));
+    }
+    let Some((input, order)) = order_of(&window.input)? else { return Ok(LogicalPlan::Window(window)) };
+    let put = |expr: Expr| match expr {
+        Expr::WindowFunction(mut call) if depends_on_places(&Expr::WindowFunction(call.clone())) => {
+            call.params.order_by = order.clone();
+            Ok(Transformed::yes(Expr::WindowFunction(call)))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    let calls = window.window_expr.into_iter().map(|expr| expr.transform_down(put).map(|new| new.data));
+    let hidden = input.schema().fields().len() - window.input.schema().fields().len();
+    let ordered = Window::try_new(calls.collect::<Result<Vec<_>>>()?, Arc::new(input))?;
+    let columns = window.input.schema().fields().len();
+    let skipped = Skipped { from: columns, count: hidden };
+    named(LogicalPlan::Window(ordered), &window.schema, skipped)
+}
+
+/// Whether a window function without an order depends on the places of rows.
+fn depends_on_places(expr: &Expr) -> bool {
+    let Expr::WindowFunction(call) = expr else { return false };
+    let WindowFunction { fun, params } = call.as_ref();
+    if !params.order_by.is_empty() || OF_PEERS.contains(&fun.name()) {
+        return false;
+    }
+    match fun {
+        WindowFunctionDefinition::WindowUDF(_) => true,
+        WindowFunctionDefinition::AggregateUDF(function) => {
+            let whole = WindowFrame::new(None);
+            let cut = params.window_frame.units == WindowFrameUnits::Rows && params.window_frame != whole;
+            cut || IN_ORDER.contains(&function.name())
+        }
+    }
+}
+
+/// A plan's columns that were added to it: so many, from a place on.
+struct Skipped {
+    from: usize,
+    count: usize,
+}
+
+/// The columns of a plan under the names that they had.
+fn named(plan: LogicalPlan, schema: &DFSchemaRef, skipped: Skipped) -> Result<LogicalPlan> {
+    let columns = plan.schema().iter().enumerate();
+    let kept = columns.filter(|(at, _)| !(skipped.from..skipped.from + skipped.count).contains(at));
+    let renamed = kept.map(|(_, column)| Column::from(column)).zip(schema.iter()).map(renamed).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(renamed, Arc::new(plan))?))
+}
+
+fn renamed((column, (qualifier, field)): (Column, (Option<&TableReference>, &FieldRef))) -> Expr {
+    let same = column.relation.as_ref() == qualifier && column.name == *field.name();
+    let expr = Expr::Column(column);
+    if same { expr } else { expr.alias_qualified(qualifier.cloned(), field.name()) }
+}
+
+/// A plan with the order of its rows by its own columns, some of which were added at its end; `None` for a plan whose
+/// rows have no order.
+fn order_of(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
+    Ok(match plan {
+        LogicalPlan::Sort(Sort { expr, .. }) if !expr.iter().any(|order| order.expr.is_volatile()) => {
+            Some((plan.clone(), expr.clone()))
+        }
+        LogicalPlan::Limit(limit) => order_of(&limit.input)?
+            .map(|(input, order)| (LogicalPlan::Limit(Limit { input: Arc::new(input), ..limit.clone() }), order)),
+        LogicalPlan::Filter(filter) => match order_of(&filter.input)? {
+            Some((input, order)) => {
+                let filter = Filter::try_new(filter.predicate.clone(), Arc::new(input))?;
+                Some((LogicalPlan::Filter(filter), order))
+            }
+            None => None,
+        },
+        LogicalPlan::SubqueryAlias(alias) => match order_of(&alias.input)? {
+            Some((input, order)) => {
+                let named = SubqueryAlias::try_new(Arc::new(input.clone()), alias.alias.clone())?;
+                let above = |expr: Expr| match &expr {
+                    Expr::Column(column) => {
+                        let at = input.schema().index_of_column(column)?;
+                        let (qualifier, field) = named.schema.qualified_field(at);
+                        Ok(Transformed::yes(Expr::Column(Column::from((qualifier, field)))))
+                    }
+                    _ => Ok(Transformed::no(expr)),
+                };
+                let order = moved(order, above)?;
+                Some((LogicalPlan::SubqueryAlias(named), order))
+            }
+            None => None,
+        },
+        LogicalPlan::Projection(projection) => match order_of(&projection.input)? {
+            Some((input, order)) => Some(projected(projection, input, order)?),
+            None => None,
+        },
+        LogicalPlan::Window(window) => match order_of(&window.input)? {
+            // The columns of the window would follow those that were added.
+            Some((input, order)) if input.schema().fields().len() == window.input.schema().fields().len() => {
+                Some((LogicalPlan::Window(Window::try_new(window.window_expr.clone(), Arc::new(input))?), order))
+            }
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// A projection of rows in an order, with what the order needs.
+fn projected(
+    projection: &Projection,
+    input: LogicalPlan,
+    order: Vec<SortExpr>,
+) -> Result<(LogicalPlan, Vec<SortExpr>)> {
+    let mut items = projection.expr.clone();
+    // A column that is there under its own name keeps it; other items are named by what they compute.
+    let mut places = Vec::with_capacity(order.len());
+    for sort in &order {
+        let at = items.iter().position(|item| *item == sort.expr || item.clone().unalias() == sort.expr);
+        places.push(at.unwrap_or_else(|| {
+            items.push(sort.expr.clone().alias(format!("order {}", items.len())));
+            items.len() - 1
+        }));
+    }
+    let projection = Projection::try_new(items, Arc::new(input))?;
+    let column = |at: usize| Expr::Column(Column::from(projection.schema.qualified_field(at)));
+    let order = order.into_iter().zip(places).map(|(sort, at)| SortExpr { expr: column(at), ..sort }).collect();
+    Ok((LogicalPlan::Projection(projection), order))
+}
+
+/// An order by other expressions.
+fn moved(order: Vec<SortExpr>, above: impl Fn(Expr) -> Result<Transformed<Expr>>) -> Result<Vec<SortExpr>> {
+    let moved = order.into_iter().map(|sort| {
+        let expr = sort.expr.transform_up(&above)?.data;
+        Ok(SortExpr { expr, ..sort })
+    });
+    moved.collect()
+}
