@@ -131,6 +131,16 @@ fn number(call: &Call, at: usize, name: &str, least: i64) -> Result<usize> {
     Ok(usize::try_from(value).unwrap_or(usize::MAX))
 }
 
+/// The flags of a function of one match, which knows no `g`.
+fn flags(call: &Call, at: usize, function: &str) -> Result<String> {
+    let flags = argument(call, at)?;
+    if flags.contains('g') {
+        let message = format!("{function}() does not support the \"global\" option");
+        return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+    }
+    Ok(flags)
+}
+
 fn pattern(call: &Call, flags: &str) -> Result<Pattern> {
     Pattern::new(&argument(call, 1)?, flags).map_err(external)
 }
@@ -164,14 +174,14 @@ fn all() -> [RowFunction; 6] {
             Ok(ScalarValue::Boolean(Some(is)))
         }),
         strict("keyspan_regexp_like", 2..=3, returns_boolean, |call| {
-            let is = pattern(call, &argument(call, 2)?)?.is_match(&argument(call, 0)?).map_err(external)?;
+            let is = pattern(call, &flags(call, 2, "regexp_like")?)?.is_match(&argument(call, 0)?).map_err(external)?;
             Ok(ScalarValue::Boolean(Some(is)))
         }),
         strict("keyspan_regexp_count", 2..=4, returns_integer, |call| {
             let start = number(call, 2, "start", 1)?;
             let subject = argument(call, 0)?;
             let mut count = 0_i32;
-            let pattern = pattern(call, &argument(call, 3)?)?;
+            let pattern = pattern(call, &flags(call, 3, "regexp_count")?)?;
             each_match(&pattern, &subject[byte_of(&subject, start)..], usize::MAX, |_, _| {
                 count = count.saturating_add(1);
                 Ok(())
@@ -180,19 +190,25 @@ fn all() -> [RowFunction; 6] {
         }),
         strict("keyspan_regexp_match", 2..=3, returns_texts, |call| {
             let subject = argument(call, 0)?;
-            let found = pattern(call, &argument(call, 2)?)?.matches(&subject, 1).map_err(external)?;
+            let found = pattern(call, &flags(call, 2, "regexp_match")?)?.matches(&subject, 1).map_err(external)?;
             let Some(found) = found.first() else { return ScalarValue::try_from(call.returns.data_type()) };
             let groups = found.iter().skip(usize::from(found.len() > 1));
             Ok(text_list(groups.map(|group| group.clone().map(|group| subject[group].to_owned()))))
         }),
         strict("keyspan_regexp_instr", 2..=7, returns_integer, |call| {
             let (start, nth) = (number(call, 2, "start", 1)?, number(call, 3, "n", 1)?);
-            let end = call.values.get(4).and_then(int_of).unwrap_or(0) == 1;
+            let end = match call.values.get(4).and_then(int_of).unwrap_or(0) {
+                end @ 0..=1 => end == 1,
+                other => {
+                    let message = format!("invalid value for parameter \"endoption\": {other}");
+                    return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
+                }
+            };
             let group = call.values.get(6).map_or(Ok(0), |_| number(call, 6, "subexpr", 0))?;
             let subject = argument(call, 0)?;
             let from = byte_of(&subject, start);
             let mut place = None;
-            each_match(&pattern(call, &argument(call, 5)?)?, &subject[from..], nth, |number, found| {
+            each_match(&pattern(call, &flags(call, 5, "regexp_instr")?)?, &subject[from..], nth, |number, found| {
                 if number + 1 == nth {
                     place = found.get(group).cloned().flatten();
                 }

@@ -168,7 +168,14 @@ pub fn change_at(value: &mut Value, path: &[Option<String>], new: Value, change:
         let what = if change == Change::Delete { "cannot delete path in scalar" } else { "cannot set path in scalar" };
         return Err(refused(SqlState::INVALID_PARAMETER_VALUE, what));
     }
-    if path.is_empty() { Ok(()) } else { change_behind(value, path, 0, new, change) }
+    // Nothing is found in what is empty, whatever the path says.
+    let is_empty = match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    };
+    let finds_nothing = is_empty && matches!(change, Change::Delete | Change::Set(false));
+    if path.is_empty() || finds_nothing { Ok(()) } else { change_behind(value, path, 0, new, change) }
 }
 
 fn change_behind(
