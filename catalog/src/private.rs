@@ -89,6 +89,8 @@ pub enum PrivateEdit {
     CreateSequence(Sequence),
     /// A sequence with other options, given by its OID: name, schema and owner stay.
     AlterSequence(Sequence),
+    /// A sequence, given by OID, has another name.
+    RenameSequence(u32, String),
     /// A column owns a sequence, given by OID; `None` for none.
     OwnSequence(u32, Option<(TableId, u16)>),
     /// Drops a sequence; its space becomes spare.
@@ -302,6 +304,15 @@ impl Private {
                     .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist")))?;
                 let Sequence { name, schema, owner, .. } = sequence.as_ref().clone();
                 *sequence = Arc::new(Sequence { name, schema, owner, ..changed.clone() });
+            }
+            PrivateEdit::RenameSequence(id, name) => {
+                crate::table::check_name("sequence", name)?;
+                let missing = || Error::new(ErrorKind::NoTable, format!("relation with OID {id} does not exist"));
+                let schema = self.sequences.get(id).ok_or_else(missing)?.schema;
+                self.check_name(schema, name, &is_taken)?;
+                if let Some(sequence) = self.sequences.get_mut(id) {
+                    name.clone_into(&mut Arc::make_mut(sequence).name);
+                }
             }
             PrivateEdit::OwnSequence(id, owner) => {
                 let sequence = self

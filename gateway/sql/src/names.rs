@@ -34,7 +34,7 @@ pub fn table_name(name: &ObjectName) -> Result<RelationName> {
     }
 }
 
-/// The name of a temporary table or view.
+/// The name of a temporary table, view or sequence.
 ///
 /// # Errors
 /// 42P16 for a name in a schema other than that of temporary tables.

@@ -1,4 +1,4 @@
-//! `CREATE SEQUENCE`, `ALTER SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
+//! `CREATE [TEMPORARY] SEQUENCE`, `ALTER SEQUENCE`, `DROP SEQUENCE`, and the options of identity columns.
 
 use crate::{
     ast::{
@@ -7,6 +7,7 @@ use crate::{
         schema::Moved,
     },
     grant,
+    names::as_temporary,
     schema::set_schema,
     tokens::TokenReader,
     type_name::sql_type,
@@ -18,10 +19,11 @@ use keyspan_pg::{
     names::RelationName,
 };
 
-pub(crate) fn parse_create_sequence(tokens: &mut TokenReader<'_>) -> Result<Definition> {
+pub(crate) fn parse_create_sequence(tokens: &mut TokenReader<'_>, temporary: bool) -> Result<Definition> {
     tokens.expect_words("sequence")?;
     let if_not_exists = tokens.words("if not exists");
     let name = tokens.table_name()?;
+    let name = if temporary { as_temporary(name)? } else { name };
     let options = parse_options(tokens)?;
     Ok(Definition::CreateSequence(CreateSequence { name, if_not_exists, options }))
 }
@@ -37,10 +39,11 @@ pub(crate) fn parse_alter_sequence(tokens: &mut TokenReader<'_>) -> Result<Defin
     if let Some(moved) = set_schema(tokens, Moved::Sequence, (&name, if_exists))? {
         return Ok(moved);
     }
-    if tokens.words("rename") {
-        return Err(SqlError::unsupported("ALTER SEQUENCE … RENAME"));
-    }
     let (mut options, mut owner, mut is_any) = (SequenceOptions::default(), None, false);
+    if tokens.words("rename to") {
+        let rename = Some(tokens.name()?);
+        return Ok(Definition::AlterSequence(AlterSequence { name, if_exists, options, owner, rename }));
+    }
     loop {
         if tokens.words("owned by") {
             owner = Some(owned_by(tokens)?);
@@ -52,7 +55,7 @@ pub(crate) fn parse_alter_sequence(tokens: &mut TokenReader<'_>) -> Result<Defin
     if !is_any {
         return Err(tokens.syntax_error());
     }
-    Ok(Definition::AlterSequence(AlterSequence { name, if_exists, options, owner }))
+    Ok(Definition::AlterSequence(AlterSequence { name, if_exists, options, owner, rename: None }))
 }
 
 /// What stands behind `OWNED BY`.

@@ -135,9 +135,13 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "temp" | "temporary") if matches!(tokens.head_nth(1).as_str(), "view" | "recursive") => {
             view::parse_create_view(tokens)
         }
+        ("create", "temp" | "temporary") if tokens.head_nth(1) == "sequence" => {
+            tokens.advance();
+            sequence::parse_create_sequence(tokens, true)
+        }
         ("create", "temp" | "temporary") => {
             let what = format!("CREATE TEMPORARY {}", tokens.head_nth(1).to_uppercase());
-            Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary."))
+            Err(SqlError::unsupported(what).with_hint("Tables, views and sequences can be temporary."))
         }
         ("alter", "table") => alter_table::parse_alter_table(tokens),
         ("alter", "system") => return maintenance::parse_alter_system(tokens),
@@ -151,7 +155,7 @@ fn parse_definition(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         ("create", "domain") => domain::parse_create(tokens),
         ("alter", "domain") => domain::parse_alter(tokens),
         ("drop", "domain") => domain::parse_drop(tokens),
-        ("create", "sequence") => sequence::parse_create_sequence(tokens),
+        ("create", "sequence") => sequence::parse_create_sequence(tokens, false),
         ("drop", "sequence") => sequence::parse_drop_sequence(tokens),
         ("create", "proto") => proto::parse_create_proto(tokens),
         ("create", "or") if tokens.head_nth(2) == "proto" => proto::parse_create_proto(tokens),

@@ -91,6 +91,12 @@ pub(crate) fn check_on_commit(place: &Schema, on_commit: Option<OnCommit>) -> Re
 
 pub(super) async fn alter(session: &mut Session, alter: &AlterTable) -> Result<()> {
     let Some((place, table)) = find(session, &alter.name) else {
+        if let ([AlterAction::RenameTable(to)], Some(sequence)) =
+            (alter.actions.as_slice(), session.find_sequence(&alter.name))
+        {
+            session.check_owner(sequence.id, false)?;
+            return super::sequence::rename(session, &sequence, to).await;
+        }
         if alter.if_exists {
             session.skipped(&format!("relation \"{}\" does not exist", alter.name));
             return Ok(());
@@ -209,19 +215,25 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
             .with_hint("A sequence belongs to a tenant: create it in the tenant's database."));
     }
     let tenant = tenant(session)?.0;
-    let place = super::view::permanent(session, &create.name, "CREATE TEMPORARY SEQUENCE")?;
+    let place = session.place_of(&create.name)?;
     if create.if_not_exists && is_there(session, &place, &create.name) {
         session.skipped(&format!("relation \"{}\" already exists", create.name));
         return Ok(());
     }
-    session.check_create(&place)?;
+    check_create(session, &place)?;
     let edit = |snapshot: &Snapshot| {
         let id = snapshot.next_oid.max(FIRST_OID);
         let schema = schema_oid(snapshot, &tenant, &place)?;
         let sequence = Sequence::define(id, &create.name, &create.options)?;
         Ok(vec![PrivateEdit::CreateSequence(Sequence { schema, ..sequence })])
     };
-    change(session, edit).await
+    change_in(session, &place, edit).await
+}
+
+/// Where a sequence is, as far as [`change_in`] asks: among what is temporary or not.
+pub(super) fn place_of_sequence(session: &Session, oid: u32) -> Schema {
+    let is_temporary = session.catalog_snapshot().temporary.sequences.contains_key(&oid);
+    if is_temporary { Schema::Temporary } else { Schema::Public }
 }
 
 pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> Result<()> {
@@ -243,7 +255,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     if names.is_empty() {
         return Ok(());
     }
-    let edit = |snapshot: &Snapshot| {
+    let edit = |snapshot: &Snapshot, names: &[(&RelationName, u32)]| {
         let private = snapshot.private_of(Some(&tenant));
         let one = |(name, id): &(&RelationName, u32)| {
             let sequence = private
@@ -262,7 +274,14 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
         };
         names.iter().map(one).collect()
     };
-    change(session, edit).await
+    let is_temporary = |(_, id): &(&RelationName, u32)| place_of_sequence(session, *id) == Schema::Temporary;
+    let (temporary, permanent): (Vec<_>, Vec<_>) = names.iter().copied().partition(is_temporary);
+    for (place, names) in [(Schema::Temporary, temporary), (Schema::Public, permanent)] {
+        if !names.is_empty() {
+            change_in(session, &place, |snapshot| edit(snapshot, &names)).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a change of what the tenant has, derived from the newest catalog; in a transaction, from the catalog as that

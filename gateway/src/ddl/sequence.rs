@@ -1,4 +1,4 @@
-//! `ALTER SEQUENCE`: its options, and `OWNED BY`, the column with which it is dropped.
+//! `ALTER SEQUENCE`: its options, its name, and `OWNED BY`, the column with which it is dropped.
 //!
 //! A new definition is seen as any: with the commit of a transaction. `RESTART` sets the number at once, as `setval`
 //! does: a rollback leaves it.
@@ -24,6 +24,9 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
         return Err(session.missing(&alter.name, "relation"));
     };
     session.check_owner(sequence.id, false)?;
+    if let Some(name) = &alter.rename {
+        return rename(session, &sequence, name).await;
+    }
     if let Some(owner) = &alter.owner {
         if is_of_identity(&session.catalog_snapshot(), session, &sequence)? {
             let message = "cannot change ownership of identity sequence";
@@ -33,9 +36,17 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
             None => None,
             Some((name, column)) => Some(owner_of(session, &sequence, name, column)?),
         };
-        private::change(session, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await?;
+        let place = private::place_of_sequence(session, sequence.id);
+        private::change_in(session, &place, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await?;
     }
     change(session, &sequence, &alter.options).await
+}
+
+/// Gives a sequence another name. Defaults have its number, and show the new one.
+pub(super) async fn rename(session: &mut Session, sequence: &Sequence, name: &str) -> Result<()> {
+    let place = private::place_of_sequence(session, sequence.id);
+    let (id, name) = (sequence.id, name.to_owned());
+    private::change_in(session, &place, |_| Ok(vec![PrivateEdit::RenameSequence(id, name.clone())])).await
 }
 
 /// Gives a sequence other options.
@@ -48,7 +59,8 @@ async fn change(session: &mut Session, sequence: &Sequence, options: &SequenceOp
     let before = instance.sequences.give_back(&rows, sequence)?;
     let state = changed.restarted(options, before)?;
     if changed != *sequence {
-        private::change(session, |_| Ok(vec![PrivateEdit::AlterSequence(changed.clone())])).await?;
+        let place = private::place_of_sequence(session, sequence.id);
+        private::change_in(session, &place, |_| Ok(vec![PrivateEdit::AlterSequence(changed.clone())])).await?;
     }
     if options.restart.is_some() {
         instance.sequences.set(&rows, &changed, state.last, state.called)?;

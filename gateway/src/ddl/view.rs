@@ -151,7 +151,9 @@ pub(super) fn is_view(session: &Session, name: &RelationName) -> bool {
 /// 0A000; what the search path says against making anything.
 pub(crate) fn permanent(session: &Session, name: &RelationName, what: &str) -> Result<Schema> {
     match session.place_of(name)? {
-        Schema::Temporary => Err(SqlError::unsupported(what).with_hint("Tables and views can be temporary.")),
+        Schema::Temporary => {
+            Err(SqlError::unsupported(what).with_hint("Tables, views and sequences can be temporary."))
+        }
         place => Ok(place),
     }
 }

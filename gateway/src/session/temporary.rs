@@ -1,4 +1,4 @@
-//! Temporary tables and views: what a session has made for itself alone.
+//! Temporary tables, views and sequences: what a session has made for itself alone.
 //!
 //! The catalog knows nothing of them but numbers that are reserved: the definitions are in the session's memory, and
 //! only its own snapshots have them ([`Temporary::seen`]). Their rows are written, as those of private tables are, to
@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// Temporary tables and views of a session, at most.
+/// Temporary tables, views and sequences by themselves of a session, at most.
 const RELATIONS_MAX: usize = 1_000;
 
 /// What there is at a moment.
@@ -209,8 +209,9 @@ impl Session {
         let mut own = own.map(|own| own.as_ref().clone()).unwrap_or_default();
         own.spare.clear();
         let most = self.temporary.relations_max;
-        if own.tables.len() + own.views.len() > most {
-            let message = format!("a session has at most {most} temporary tables and views");
+        let by_themselves = own.sequences.values().filter(|sequence| sequence.owner.is_none()).count();
+        if own.tables.len() + own.views.len() + by_themselves > most {
+            let message = format!("a session has at most {most} temporary tables, views and sequences");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("DROP some."));
         }
         self.replace_temporary(own);

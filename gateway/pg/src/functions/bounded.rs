@@ -8,7 +8,10 @@
 //!
 //! [`RowFunction`]: super::RowFunction
 
-use super::{int_of, scalar_function::external, text_of};
+use super::{
+    scalar_function::external,
+    values::{int_of, text_of},
+};
 use crate::error::{SqlError, SqlState};
 use arrow::{
     array::{Array, ArrayRef},

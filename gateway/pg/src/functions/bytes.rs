@@ -52,7 +52,7 @@ fn bytes_of(value: &ScalarValue) -> Result<Vec<u8>> {
         ScalarValue::Binary(Some(bytes))
         | ScalarValue::LargeBinary(Some(bytes))
         | ScalarValue::BinaryView(Some(bytes)) => Ok(bytes.clone()),
-        other => parse::bytea(&super::text_of(other).unwrap_or_default()).map_err(external),
+        other => parse::bytea(&super::values::text_of(other).unwrap_or_default()).map_err(external),
     }
 }
 
@@ -125,7 +125,7 @@ fn utf8(name: &str) -> Result<()> {
 
 /// A place among `length` bytes, or bits.
 fn index(value: &ScalarValue, length: usize) -> Result<usize> {
-    let at = super::int_of(value).unwrap_or(-1);
+    let at = super::values::int_of(value).unwrap_or(-1);
     usize::try_from(at).ok().filter(|at| *at < length).ok_or_else(|| {
         let last = i64::try_from(length).unwrap_or(i64::MAX) - 1;
         external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, format!("index {at} out of valid range, 0..{last}")))
@@ -142,7 +142,7 @@ fn parts() -> [RowFunction; 5] {
         strict("set_byte", 3..=3, a_bytea, |call| {
             let mut bytes = bytes_of(&call.values[0])?;
             let at = index(&call.values[1], bytes.len())?;
-            bytes[at] = (super::int_of(&call.values[2]).unwrap_or(0) & 0xFF).to_le_bytes()[0];
+            bytes[at] = (super::values::int_of(&call.values[2]).unwrap_or(0) & 0xFF).to_le_bytes()[0];
             given(bytes)
         }),
         // The first bit is a byte's least.
@@ -155,7 +155,7 @@ fn parts() -> [RowFunction; 5] {
             let mut bytes = bytes_of(&call.values[0])?;
             let at = index(&call.values[1], bytes.len().saturating_mul(8))?;
             let bit = 1_u8 << (at % 8);
-            match super::int_of(&call.values[2]) {
+            match super::values::int_of(&call.values[2]) {
                 Some(0) => bytes[at / 8] &= !bit,
                 Some(1) => bytes[at / 8] |= bit,
                 _ => return Err(invalid("new bit must be 0 or 1")),
@@ -187,8 +187,8 @@ fn sent() -> [RowFunction; 5] {
 }
 
 fn whole<T: TryFrom<i64>>(call: &Call) -> Result<T> {
-    let whole = super::int_of(&call.values[0]).and_then(|whole| T::try_from(whole).ok());
-    whole.ok_or_else(|| external(super::undefined("send", &[call.fields[0].data_type().clone()])))
+    let whole = super::values::int_of(&call.values[0]).and_then(|whole| T::try_from(whole).ok());
+    whole.ok_or_else(|| external(super::values::undefined("send", &[call.fields[0].data_type().clone()])))
 }
 
 fn float(call: &Call) -> Result<f64> {
@@ -225,7 +225,7 @@ impl OfBytes {
 
     fn row(&self, values: &[ScalarValue]) -> Result<Vec<u8>> {
         let bytes = bytes_of(&values[0])?;
-        let int = |at: usize| values.get(at).and_then(super::int_of);
+        let int = |at: usize| values.get(at).and_then(super::values::int_of);
         match self.kind {
             Kind::Substr => Ok(part(&bytes, int(1).unwrap_or(1), int(2))?.to_vec()),
             Kind::Overlay => {
@@ -285,7 +285,7 @@ impl ScalarUDFImpl for OfBytes {
             // A quoted text is read when the function is called.
             (true, data) if is_bytea(data) || matches!(data, DataType::Utf8 | DataType::Null) => Ok(data.clone()),
             (false, data) if data.is_integer() || data.is_null() => Ok(DataType::Int64),
-            _ => Err(external(super::undefined(self.name(), types))),
+            _ => Err(external(super::values::undefined(self.name(), types))),
         });
         typed.collect()
     }

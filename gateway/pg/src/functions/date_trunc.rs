@@ -117,7 +117,7 @@ fn truncated_in(unit: Unit, utc: i64, zone: &Zone) -> Option<i64> {
 
 /// `date_trunc(unit, time, zone)`
 fn in_zone(call: &Call) -> Result<ScalarValue> {
-    let name = super::text_of(&call.values[0]).unwrap_or_default();
+    let name = super::values::text_of(&call.values[0]).unwrap_or_default();
     let ScalarValue::TimestampMicrosecond(Some(micros), zone) = &call.values[1] else {
         return ScalarValue::try_from(call.returns.data_type());
     };

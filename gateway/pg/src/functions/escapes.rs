@@ -19,7 +19,7 @@ fn all() -> [RowFunction; 2] {
             Ok(ScalarValue::Utf8View(Some(unescaped(&text).map_err(external)?)))
         }),
         strict("parse_ident", 1..=2, returns_texts, |call| {
-            let strict = call.values.get(1).and_then(super::bool_of) != Some(false);
+            let strict = call.values.get(1).and_then(super::values::bool_of) != Some(false);
             let parts = parts(&first(call)?, strict).map_err(external)?;
             Ok(text_list(parts.into_iter().map(Some)))
         }),

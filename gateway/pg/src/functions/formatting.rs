@@ -53,7 +53,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
                     number::written(&plain, kind, &template).map_err(external)?
                 }
                 _ => {
-                    return Err(external(super::undefined(
+                    return Err(external(super::values::undefined(
                         "to_char",
                         &[call.values[0].data_type(), DataType::Utf8View],
                     )));

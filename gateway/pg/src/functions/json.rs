@@ -67,16 +67,16 @@ pub fn path(value: &ScalarValue) -> Result<Vec<String>> {
 /// The texts of an array of texts, or of its text, as far as they are not NULL.
 fn optional_path(value: &ScalarValue) -> Result<Vec<Option<String>>> {
     match items(value) {
-        Some(items) => Ok(items.iter().map(super::text_of).collect()),
-        None => parse::list(&super::text_of(value).unwrap_or_default()).map_err(external),
+        Some(items) => Ok(items.iter().map(super::values::text_of).collect()),
+        None => parse::list(&super::values::text_of(value).unwrap_or_default()).map_err(external),
     }
 }
 
 fn found(call: &Call) -> Result<Option<String>> {
     let document = argument(call, 0)?;
-    let part = match super::text_of(&call.values[1]) {
+    let part = match super::values::text_of(&call.values[1]) {
         Some(_) if call.fields[1].data_type().is_integer() => {
-            scan::item(&document, super::int_of(&call.values[1]).unwrap_or(i64::MAX)).map_err(external)?
+            scan::item(&document, super::values::int_of(&call.values[1]).unwrap_or(i64::MAX)).map_err(external)?
         }
         key => scan::member(&document, &key.unwrap_or_default()).map_err(external)?,
     };
@@ -131,7 +131,7 @@ fn operators() -> [RowFunction; 14] {
         strict("jsonb_delete", 2..=2, a_jsonb, |call| {
             let document = change::parsed(&argument(call, 0)?)?;
             let left = if call.fields[1].data_type().is_integer() {
-                change::without_item(document, super::int_of(&call.values[1]).unwrap_or(i64::MAX))
+                change::without_item(document, super::values::int_of(&call.values[1]).unwrap_or(i64::MAX))
             } else if items(&call.values[1]).is_some() {
                 let keys = path(&call.values[1])?;
                 keys.iter().try_fold(document, |document, key| change::without_key(document, key))
@@ -249,12 +249,12 @@ fn readers() -> [RowFunction; 7] {
 fn changers() -> [RowFunction; 3] {
     [
         strict("jsonb_set", 3..=4, a_jsonb, |call| {
-            let create = call.values.get(3).and_then(super::bool_of) != Some(false);
+            let create = call.values.get(3).and_then(super::values::bool_of) != Some(false);
             changed(call, change::parsed(&argument(call, 2)?)?, Change::Set(create))
         }),
         strict("jsonb_set_lax", 3..=5, a_jsonb, set_lax).with_nulls(),
         strict("jsonb_insert", 3..=4, a_jsonb, |call| {
-            let after = call.values.get(3).and_then(super::bool_of) == Some(true);
+            let after = call.values.get(3).and_then(super::values::bool_of) == Some(true);
             changed(call, change::parsed(&argument(call, 2)?)?, Change::Insert(after))
         }),
     ]
@@ -269,9 +269,9 @@ fn set_lax(call: &Call) -> Result<ScalarValue> {
     let refused = |message: &str| SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message);
     let treatment = match call.values.get(4) {
         None => Some("use_json_null".to_owned()),
-        Some(value) => super::text_of(value),
+        Some(value) => super::values::text_of(value),
     };
-    let create = call.values.get(3).and_then(super::bool_of) != Some(false);
+    let create = call.values.get(3).and_then(super::values::bool_of) != Some(false);
     match (treatment.as_deref(), is_null(2)) {
         (Some("use_json_null" | "delete_key" | "return_target" | "raise_exception"), false) => {
             changed(call, change::parsed(&argument(call, 2)?)?, Change::Set(create))

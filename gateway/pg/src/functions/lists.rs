@@ -32,7 +32,7 @@ fn list_of(item: DataType) -> Result<FieldRef> {
 fn bounds(call: &Call) -> Option<(i32, i32)> {
     let length = i32::try_from(items(&call.values[0])?.len()).ok().filter(|length| *length > 0)?;
     let first = first_place(call);
-    (super::int_of(&call.values[1]) == Some(1)).then_some((first, first + length - 1))
+    (super::values::int_of(&call.values[1]) == Some(1)).then_some((first, first + length - 1))
 }
 
 /// The subscript of the first item of the first argument.
@@ -84,7 +84,7 @@ fn of_array(name: &str, fields: &[FieldRef], returns: FieldRef) -> Result<FieldR
         DataType::List(_) | DataType::FixedSizeList(..) | DataType::LargeList(_) | DataType::Null => Ok(returns),
         _ => {
             let types: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
-            Err(external(super::undefined(name, &types)))
+            Err(external(super::values::undefined(name, &types)))
         }
     }
 }
@@ -127,23 +127,23 @@ fn dimensions(value: &ScalarValue) -> Vec<usize> {
 
 /// Items of an array as one text; NULLs as the third argument, or not at all.
 fn joined(call: &Call) -> Result<ScalarValue> {
-    let (Some(all), Some(between)) = (items(&call.values[0]), super::text_of(&call.values[1])) else {
+    let (Some(all), Some(between)) = (items(&call.values[0]), super::values::text_of(&call.values[1])) else {
         return Ok(ScalarValue::Utf8View(None));
     };
     let item = crate::types::item_field(&call.fields[0]).unwrap_or_else(|| Field::new("", DataType::Null, true));
-    let null = call.values.get(2).and_then(super::text_of);
+    let null = call.values.get(2).and_then(super::values::text_of);
     let mut texts = Vec::with_capacity(all.len());
     for value in &all {
         texts.extend(scalar_function::text_output(value, &item, call.options)?.or_else(|| null.clone()));
     }
-    Ok(super::text(texts.join(&between)))
+    Ok(super::values::text(texts.join(&between)))
 }
 
 /// The items from a position to another. There is nothing before the first one.
 fn sliced(call: &Call) -> Result<ScalarValue> {
     let ScalarValue::List(list) = &call.values[0] else { return Ok(call.values[0].clone()) };
     let (all, DataType::List(item)) = (list.value(0), list.data_type()) else { return Ok(call.values[0].clone()) };
-    let bound = |at: usize| super::int_of(&call.values[at]).unwrap_or(0);
+    let bound = |at: usize| super::values::int_of(&call.values[at]).unwrap_or(0);
     let length = i64::try_from(all.len()).unwrap_or(i64::MAX);
     let (from, to) = (bound(1).max(1), bound(2).min(length));
     let range = (usize::try_from(from - 1), usize::try_from(to - from + 1));
@@ -172,7 +172,7 @@ fn expanded_type(fields: &[FieldRef]) -> Result<FieldRef> {
 
 /// The length along a dimension; NULL where it has no items.
 fn array_length(call: &Call) -> Result<ScalarValue> {
-    let mut dimension = super::int_of(&call.values[1]).unwrap_or(0);
+    let mut dimension = super::values::int_of(&call.values[1]).unwrap_or(0);
     let mut here = items(&call.values[0]);
     while dimension > 1 {
         here = here.and_then(|items| items.first().and_then(scalar_function::items));
@@ -200,7 +200,7 @@ fn array_positions(call: &Call) -> Result<ScalarValue> {
 }
 
 fn array_position(call: &Call) -> Result<ScalarValue> {
-    let from = call.values.get(2).map_or(Some(1), super::int_of).ok_or_else(|| {
+    let from = call.values.get(2).map_or(Some(1), super::values::int_of).ok_or_else(|| {
         let message = "initial position must not be null";
         external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
     })?;
@@ -225,7 +225,7 @@ fn array_replace(call: &Call) -> Result<ScalarValue> {
 
 fn trim_array(call: &Call) -> Result<ScalarValue> {
     let mut rest = items(&call.values[0]).unwrap_or_default();
-    let count = super::int_of(&call.values[1]).and_then(|count| usize::try_from(count).ok());
+    let count = super::values::int_of(&call.values[1]).and_then(|count| usize::try_from(count).ok());
     let Some(count) = count.filter(|count| *count <= rest.len()) else {
         let message = format!("number of elements to trim must be between 0 and {}", rest.len());
         return Err(external(SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message)));
@@ -252,7 +252,7 @@ fn list_length(call: &Call) -> Result<ScalarValue> {
 
 /// A subscript; NULL for one before the first item.
 fn list_position(call: &Call) -> Result<ScalarValue> {
-    Ok(ScalarValue::Int64(super::int_of(&call.values[0]).filter(|position| *position > 0)))
+    Ok(ScalarValue::Int64(super::values::int_of(&call.values[0]).filter(|position| *position > 0)))
 }
 
 /// The value that is there most often, the least of several.
@@ -271,7 +271,7 @@ fn list_mode(call: &Call) -> Result<ScalarValue> {
 /// The subscripts along a dimension, backwards where the third argument is true.
 fn subscripts(call: &Call) -> Result<ScalarValue> {
     let mut all: Vec<i32> = bounds(call).into_iter().flat_map(|(lower, upper)| lower..=upper).collect();
-    if call.values.get(2).and_then(super::bool_of) == Some(true) {
+    if call.values.get(2).and_then(super::values::bool_of) == Some(true) {
         all.reverse();
     }
     Ok(integers(all))

@@ -93,7 +93,7 @@ fn floats() -> [RowFunction; 9] {
 /// `integer`, or `bigint` where an argument is one.
 fn widest(fields: &[FieldRef]) -> Result<FieldRef> {
     if let Some(other) = fields.iter().find(|field| !field.data_type().is_integer() && !field.data_type().is_null()) {
-        return Err(external(super::undefined("gcd", &[other.data_type().clone()])));
+        return Err(external(super::values::undefined("gcd", &[other.data_type().clone()])));
     }
     let is_wide = fields.iter().any(|field| matches!(field.data_type(), DataType::Int64));
     nullable(if is_wide { DataType::Int64 } else { DataType::Int32 })
@@ -117,7 +117,7 @@ fn whole(call: &Call, number: i128) -> Result<ScalarValue> {
 
 /// The greatest common divisor and the least common multiple of the arguments, by Euclid.
 fn divisor_and_multiple(call: &Call) -> (i128, i128) {
-    let int = |at: usize| i128::from(super::int_of(&call.values[at]).unwrap_or(0)).abs();
+    let int = |at: usize| i128::from(super::values::int_of(&call.values[at]).unwrap_or(0)).abs();
     let (mut a, mut b) = (int(0), int(1));
     let product = a * b;
     while b != 0 {
@@ -141,7 +141,8 @@ fn others() -> [RowFunction; 2] {
             if call.values.len() == 4 && call.fields.iter().any(is_exact) && !call.fields.iter().any(is_double) {
                 let number =
                     |at: usize| -> Result<Number> { Ok(number_of_scalar(&call.values[at])?.unwrap_or(Number::NaN)) };
-                let count = super::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
+                let count =
+                    super::values::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
                 let bucket = super::numeric::bucket(&number(0)?, &number(1)?, &number(2)?, count);
                 return Ok(ScalarValue::Int32(Some(bucket.map_err(external)?)));
             }
@@ -152,10 +153,10 @@ fn others() -> [RowFunction; 2] {
                 return Ok(ScalarValue::Int32(i32::try_from(below.count()).ok()));
             }
             if call.values.len() != 4 {
-                return Err(external(super::undefined("width_bucket", &[DataType::Float64])));
+                return Err(external(super::values::undefined("width_bucket", &[DataType::Float64])));
             }
             let (low, high) = (float(call, 1)?, float(call, 2)?);
-            let count = super::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
+            let count = super::values::int_of(&call.values[3]).and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
             let wrong = |message: &str| fails(SqlState::INVALID_WIDTH_BUCKET, message);
             if count <= 0 {
                 return Err(wrong("count must be greater than zero"));

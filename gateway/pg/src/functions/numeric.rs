@@ -109,7 +109,7 @@ impl ScalarUDFImpl for Numeric {
     }
     fn coerce_types(&self, types: &[DataType]) -> PlanResult<Vec<DataType>> {
         if !self.arguments.contains(&types.len()) {
-            return Err(external(super::undefined(self.name, types)));
+            return Err(external(super::values::undefined(self.name, types)));
         }
         types.iter().map(|data| taken(self.name, data, types)).collect()
     }
@@ -129,7 +129,7 @@ fn taken(name: &str, data: &DataType, types: &[DataType]) -> PlanResult<DataType
     match data {
         data if data.is_integer() || numeric::is_numeric(data) => Ok(data.clone()),
         DataType::Null | DataType::Utf8 => Ok(EXACT),
-        _ => Err(external(super::undefined(name, types))),
+        _ => Err(external(super::values::undefined(name, types))),
     }
 }
 

@@ -40,7 +40,7 @@ fn between(fields: &[FieldRef]) -> Result<DataType> {
     match item_data(fields) {
         DataType::Interval(_) => Ok(types::INTERVAL),
         data if numeric::is_number(&data) || data.is_numeric() || data.is_null() => Ok(DataType::Float64),
-        other => Err(external(super::undefined("percentile_cont", &[other]))),
+        other => Err(external(super::values::undefined("percentile_cont", &[other]))),
     }
 }
 
@@ -76,7 +76,7 @@ fn at_parts(call: &Call, value: impl Fn(f64) -> Result<ScalarValue>) -> Result<S
 }
 
 fn descends(call: &Call) -> bool {
-    super::bool_of(&call.values[2]) == Some(true)
+    super::values::bool_of(&call.values[2]) == Some(true)
 }
 
 /// The values in the order that is asked for.

@@ -26,7 +26,7 @@ pub(super) fn series_type(fields: &[FieldRef]) -> Result<FieldRef> {
         () if has(DataType::is_integer) => DataType::Int32,
         () => {
             let names: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
-            return Err(external(super::undefined("generate_series", &names)));
+            return Err(external(super::values::undefined("generate_series", &names)));
         }
     }))
 }
@@ -49,8 +49,9 @@ pub(super) fn series(call: &Call) -> Result<ScalarValue> {
     let DataType::List(item) = call.returns.data_type() else { return Ok(ScalarValue::Null) };
     let item = item.data_type();
     let values = if item.is_integer() {
-        let end = |at: usize| super::int_of(&call.values[at]).unwrap_or(0);
-        let (start, stop, step) = (end(0), end(1), call.values.get(2).map_or(Some(1), super::int_of).unwrap_or(1));
+        let end = |at: usize| super::values::int_of(&call.values[at]).unwrap_or(0);
+        let (start, stop, step) =
+            (end(0), end(1), call.values.get(2).map_or(Some(1), super::values::int_of).unwrap_or(1));
         whole(start, stop, step)?.into_iter().map(|int| ScalarValue::Int64(Some(int)).cast_to(item)).collect()
     } else if numeric::is_exact(item) {
         numbers(call)
@@ -109,27 +110,28 @@ fn timestamps(call: &Call, item: &DataType) -> Result<Vec<ScalarValue>> {
     let zoned = matches!(item, DataType::Timestamp(_, Some(_)));
     let input = Input::within(call.options);
     let end = |at: usize| -> Result<i64> {
-        let value = match super::text_of(&call.values[at]).filter(|_| !call.fields[at].data_type().is_temporal()) {
-            Some(text) => return crate::codec::parse::timestamp(&text, zoned, input).map_err(external),
-            // The midnight at which a day begins in the session's zone.
-            None if zoned && !matches!(call.fields[at].data_type(), DataType::Timestamp(_, Some(_))) => {
-                let ScalarValue::TimestampMicrosecond(Some(local), _) = call.values[at].cast_to(&TIMESTAMP)? else {
-                    return Ok(0);
-                };
-                return input.style.zone.to_utc(local).ok_or_else(out_of_range);
-            }
-            None => call.values[at].cast_to(&TIMESTAMP)?,
-        };
+        let value =
+            match super::values::text_of(&call.values[at]).filter(|_| !call.fields[at].data_type().is_temporal()) {
+                Some(text) => return crate::codec::parse::timestamp(&text, zoned, input).map_err(external),
+                // The midnight at which a day begins in the session's zone.
+                None if zoned && !matches!(call.fields[at].data_type(), DataType::Timestamp(_, Some(_))) => {
+                    let ScalarValue::TimestampMicrosecond(Some(local), _) = call.values[at].cast_to(&TIMESTAMP)? else {
+                        return Ok(0);
+                    };
+                    return input.style.zone.to_utc(local).ok_or_else(out_of_range);
+                }
+                None => call.values[at].cast_to(&TIMESTAMP)?,
+            };
         let ScalarValue::TimestampMicrosecond(Some(micros), _) = value else { return Ok(0) };
         Ok(micros)
     };
     let step = match call.values.get(2) {
         Some(ScalarValue::IntervalMonthDayNano(Some(span))) => *span,
         Some(value) => {
-            let text = super::text_of(value).unwrap_or_default();
+            let text = super::values::text_of(value).unwrap_or_default();
             crate::codec::parse::interval(&text, input).map_err(external)?
         }
-        None => return Err(external(super::undefined("generate_series", &[item.clone(), item.clone()]))),
+        None => return Err(external(super::values::undefined("generate_series", &[item.clone(), item.clone()]))),
     };
     let (start, stop) = (end(0)?, end(1)?);
     let micros = step.nanoseconds / 1_000 + i64::from(step.days) * MICROS_PER_DAY;

@@ -118,7 +118,10 @@ impl ScalarUDFImpl for Sleep {
         // Seconds are numbers of any form.
         let data = arguments.arg_fields[0].data_type();
         if self.until == Until::Seconds && !numeric::is_number(data) && !types::is_text(data) && !data.is_null() {
-            return Err(DataFusionError::External(Box::new(super::undefined(self.name(), std::slice::from_ref(data)))));
+            return Err(DataFusionError::External(Box::new(super::values::undefined(
+                self.name(),
+                std::slice::from_ref(data),
+            ))));
         }
         Ok(Arc::new(types::named(Field::new(self.name(), DataType::Utf8View, true), "void")))
     }

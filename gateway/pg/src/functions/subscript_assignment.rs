@@ -100,7 +100,7 @@ fn wrong(message: impl Into<String>) -> SqlError {
 fn place(value: &ScalarValue) -> Result<i64> {
     let data = if matches!(value, ScalarValue::Int64(_)) { DataType::Int64 } else { DataType::Int32 };
     let read = casts::convert(&value.to_array()?, &Field::new("", data, true), Input::initial())?;
-    super::int_of(&ScalarValue::try_from_array(&read, 0)?).ok_or_else(|| {
+    super::values::int_of(&ScalarValue::try_from_array(&read, 0)?).ok_or_else(|| {
         let message = "array subscript in assignment must not be null";
         external(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message))
     })
@@ -189,7 +189,7 @@ fn of_documents(document: &FieldRef, value: &Field, keys: &[FieldRef]) -> Result
 /// jsonb with another value at a path of keys.
 fn with_part(call: &Call, value: &ScalarValue, keys: std::ops::Range<usize>) -> Result<ScalarValue> {
     let first_key = call.fields[keys.start].data_type();
-    let keys = call.values[keys].iter().map(|key| match super::text_of(key) {
+    let keys = call.values[keys].iter().map(|key| match super::values::text_of(key) {
         Some(key) => Ok(Some(key)),
         None => {
             let message = "jsonb subscript in assignment must not be null";
@@ -197,8 +197,8 @@ fn with_part(call: &Call, value: &ScalarValue, keys: std::ops::Range<usize>) -> 
         }
     });
     let path = keys.collect::<Result<Vec<_>>>()?;
-    let new = super::text_of(value).map_or(Ok(serde_json::Value::Null), |text| change::parsed(&text))?;
-    let mut document = match super::text_of(&call.values[0]) {
+    let new = super::values::text_of(value).map_or(Ok(serde_json::Value::Null), |text| change::parsed(&text))?;
+    let mut document = match super::values::text_of(&call.values[0]) {
         Some(text) => change::parsed(&text)?,
         // NULL becomes an array where the first key is an integer.
         None if first_key.is_integer() => serde_json::json!([]),

@@ -95,7 +95,7 @@ fn format(call: &Call) -> Result<ScalarValue> {
             };
             next = at + 1;
             let Some(value) = call.values.get(at) else { return Err(invalid("too few arguments for format()")) };
-            let signed = super::int_of(value).unwrap_or(0);
+            let signed = super::values::int_of(value).unwrap_or(0);
             left |= signed < 0;
             width = usize::try_from(signed.unsigned_abs()).ok();
         }
@@ -259,9 +259,9 @@ fn regexes() -> [RowFunction; 6] {
         }),
         strict("regexp_substr", 2..=6, returns_text, |call| {
             let subject = argument(call, 0)?;
-            let start = call.values.get(2).and_then(super::int_of).unwrap_or(1);
-            let nth = call.values.get(3).and_then(super::int_of).unwrap_or(1);
-            let group = call.values.get(5).and_then(super::int_of).unwrap_or(0);
+            let start = call.values.get(2).and_then(super::values::int_of).unwrap_or(1);
+            let nth = call.values.get(3).and_then(super::values::int_of).unwrap_or(1);
+            let group = call.values.get(5).and_then(super::values::int_of).unwrap_or(0);
             let regex = pattern(&argument(call, 1)?, &not_global("regexp_substr", flags(call, 4)?)?)?;
             let at_least = |name: &str, value: i64, least: i64| {
                 usize::try_from(value.saturating_sub(least))
@@ -312,7 +312,7 @@ fn others() -> [RowFunction; 9] {
         strict("to_hex", 1..=1, returns_text, |call| match &call.values[0] {
             ScalarValue::Int64(Some(int)) => text(format!("{int:x}")),
             other => {
-                let int = super::int_of(other).and_then(|int| i32::try_from(int).ok());
+                let int = super::values::int_of(other).and_then(|int| i32::try_from(int).ok());
                 text(int.map_or_else(String::new, |int| format!("{int:x}")))
             }
         }),
@@ -328,7 +328,7 @@ fn others() -> [RowFunction; 9] {
         variadic("num_nulls", 1, returns_integer, |call| count(call, true)),
         variadic("num_nonnulls", 1, returns_integer, |call| count(call, false)),
         strict("chr", 1..=1, returns_text, |call| {
-            let number = super::int_of(&call.values[0]).unwrap_or(0);
+            let number = super::values::int_of(&call.values[0]).unwrap_or(0);
             let known = u32::try_from(number).ok().and_then(char::from_u32);
             match known {
                 Some('\0') => {
@@ -347,7 +347,7 @@ fn others() -> [RowFunction; 9] {
 /// Whether the operator holds of the text and `all` items of an array, or any: NULL where NULLs leave it open.
 fn like_items(call: &Call, all: bool) -> Result<ScalarValue> {
     let items: StringArray = match scalar_function::items(&call.values[1]) {
-        Some(items) => items.iter().map(super::text_of).collect(),
+        Some(items) => items.iter().map(super::values::text_of).collect(),
         None => parse::list(&argument(call, 1)?).map_err(external)?.into_iter().collect(),
     };
     let left = Scalar::new(StringArray::from(vec![argument(call, 0)?]));

@@ -238,7 +238,7 @@ fn justified(Span(months, days, micros): Span) -> Span {
 
 /// Years, months, weeks, days, hours, minutes, seconds.
 fn make_interval(call: &Call) -> Result<ScalarValue> {
-    let part = |at: usize| call.values.get(at).and_then(super::int_of).unwrap_or(0);
+    let part = |at: usize| call.values.get(at).and_then(super::values::int_of).unwrap_or(0);
     let seconds = call.values.get(6).and_then(float).unwrap_or(0.0);
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit becomes the range's end, which is refused")]
     let micros = (seconds * 1e6).round() as i64;
@@ -247,20 +247,20 @@ fn make_interval(call: &Call) -> Result<ScalarValue> {
 }
 
 fn no_date(call: &Call, kind: &str) -> datafusion::error::DataFusionError {
-    let shown: Vec<_> = call.values.iter().map(|value| super::text_of(value).unwrap_or_default()).collect();
+    let shown: Vec<_> = call.values.iter().map(|value| super::values::text_of(value).unwrap_or_default()).collect();
     let message = format!("{kind} field value out of range: {}", shown.join("-"));
     external(SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message))
 }
 
 fn date_of(call: &Call) -> Option<NaiveDate> {
-    let part = |at: usize| super::int_of(&call.values[at]);
+    let part = |at: usize| super::values::int_of(&call.values[at]);
     let (month, day) = (u32::try_from(part(1)?).ok()?, u32::try_from(part(2)?).ok()?);
     let year = i32::try_from(part(0)?).ok().filter(|year| *year != 0)?;
     NaiveDate::from_ymd_opt(if year < 0 { year + 1 } else { year }, month, day)
 }
 
 fn clock_of(call: &Call, first: usize) -> Option<i64> {
-    let part = |at: usize| super::int_of(&call.values[first + at]);
+    let part = |at: usize| super::values::int_of(&call.values[first + at]);
     let seconds = float(&call.values[first + 2])?;
     let (hour, minute) = (part(0)?, part(1)?);
     if !(0..=24).contains(&hour) || !(0..60).contains(&minute) || !(0.0..=60.0).contains(&seconds) {
@@ -321,7 +321,7 @@ fn makers() -> [RowFunction; 4] {
             |_| nullable(types::timestamptz()),
             |call| {
                 let stamp = stamp_of(call).ok_or_else(|| no_date(call, "date"))?;
-                let utc = match call.values.get(6).and_then(super::text_of) {
+                let utc = match call.values.get(6).and_then(super::values::text_of) {
                     None => Style::within(call.options).zone.to_utc(stamp),
                     Some(zone) => offset_or_zone(&zone)?.to_utc(stamp),
                 };
@@ -337,7 +337,7 @@ fn makers() -> [RowFunction; 4] {
 /// A field of a date, a time or an interval, in microseconds where it has a fraction: the number and its digits after
 /// the point.
 fn field(call: &Call) -> Result<(i128, u32)> {
-    let name = super::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
+    let name = super::values::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
     let value = &call.values[1];
     let found = match value {
         ScalarValue::IntervalMonthDayNano(_) => Span::of(value).and_then(|span| span_field(&name, span)),
@@ -361,10 +361,10 @@ fn field(call: &Call) -> Result<(i128, u32)> {
                     .and_then(|micros| moment_field(&name, micros, zoned, places)),
             }
         }
-        other => return Err(external(super::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
+        other => return Err(external(super::values::undefined("date_part", &[DataType::Utf8View, other.data_type()]))),
     };
     found.ok_or_else(|| {
-        let kind = super::shown_type(&value.data_type());
+        let kind = super::values::shown_type(&value.data_type());
         let known = moment_field(&name, 0, true, 0).is_some();
         let message = if known {
             format!("unit \"{name}\" not supported for type {kind}")
@@ -466,7 +466,7 @@ fn endless(call: &Call) -> Option<Endless> {
         ScalarValue::Date32(Some(i32::MIN)) | ScalarValue::TimestampMicrosecond(Some(i64::MIN), _) => false,
         _ => return None,
     };
-    let name = super::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
+    let name = super::values::text_of(&call.values[0]).unwrap_or_default().to_lowercase();
     let of_day = matches!(call.values[1], ScalarValue::Date32(_));
     match name.as_str() {
         "year" | "years" | "y" | "decade" | "decades" | "century" | "centuries" | "millennium" | "millennia"
@@ -522,7 +522,7 @@ fn moved(call: &Call, by: fn(Interval) -> Option<Interval>) -> Result<ScalarValu
 
 /// An interval with so many digits of its seconds, rounded away from zero.
 fn rounded_span(span: Interval, digits: &ScalarValue) -> Result<ScalarValue> {
-    let digits = super::int_of(digits).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
+    let digits = super::values::int_of(digits).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
     let unit = 10_i64.pow(6_u32.saturating_sub(digits));
     let half = if span.micros < 0 { -unit / 2 } else { unit / 2 };
     let micros = span.micros.saturating_add(half) / unit * unit;
@@ -545,7 +545,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             2..=2,
             |fields| Ok(fields[0].clone()),
             |call| {
-                let digits = super::int_of(&call.values[1]).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
+                let digits =
+                    super::values::int_of(&call.values[1]).and_then(|digits| u32::try_from(digits).ok()).unwrap_or(6);
                 let unit = 10_i64.pow(6_u32.saturating_sub(digits));
                 let rounded = |micros: i64| match micros {
                     i64::MAX | i64::MIN => micros,
@@ -562,7 +563,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         ),
         // What an interval in quotes with fields is: `INTERVAL '1 2:03' DAY TO MINUTE`.
         strict("interval_of_fields", 4..=4, an_interval, |call| {
-            let word = |at: usize| super::text_of(&call.values[at]).unwrap_or_default();
+            let word = |at: usize| super::values::text_of(&call.values[at]).unwrap_or_default();
             let unknown = || external(SqlError::unsupported("an interval of these fields"));
             let field = |at: usize| spans::Field::named(&word(at)).ok_or_else(unknown);
             let fields = (field(1)?, field(2)?);
@@ -575,7 +576,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             let ScalarValue::IntervalMonthDayNano(Some(span)) = call.values[0].cast_to(&INTERVAL)? else {
                 return ScalarValue::try_from(&INTERVAL);
             };
-            let word = |at: usize| super::text_of(&call.values[at]).unwrap_or_default();
+            let word = |at: usize| super::values::text_of(&call.values[at]).unwrap_or_default();
             let unknown = || external(SqlError::unsupported("an interval of these fields"));
             let field = |at: usize| spans::Field::named(&word(at)).ok_or_else(unknown);
             let span = Interval { months: span.months, days: span.days, micros: span.nanoseconds / 1_000 };

@@ -34,16 +34,38 @@ pub fn kept(plan: LogicalPlan) -> Result<LogicalPlan> {
     walk(plan, true)
 }
 
-/// Goes down a plan; `asked` says whether something above depends on the order of its rows.
+/// Goes down a plan, which views may make deep; `asked` says whether something above depends on the order of its rows.
 fn walk(plan: LogicalPlan, asked: bool) -> Result<LogicalPlan> {
+    with_stack(|| step(plan, asked))
+}
+
+/// Runs a step of a recursion where there is stack for it.
+fn with_stack<T>(run: impl FnOnce() -> T) -> T {
+    /// Bytes that a step may take, with those of DataFusion between two of them.
+    const STEP: usize = 256 << 10;
+    stacker::maybe_grow(STEP, 8 * STEP, run)
+}
+
+fn step(plan: LogicalPlan, asked: bool) -> Result<LogicalPlan> {
     let (plan, below) = match plan {
         LogicalPlan::Sort(sort) if !asked && sort.fetch.is_none() => {
             return walk(Arc::unwrap_or_clone(sort.input), false);
         }
         LogicalPlan::Sort(sort) => (LogicalPlan::Sort(sort), false),
         LogicalPlan::Limit(limit) => (LogicalPlan::Limit(limit), true),
-        LogicalPlan::Aggregate(aggregate) => (aggregated(aggregate)?, false),
-        LogicalPlan::Window(window) => (windowed(window)?, asked),
+        // An order that cannot be handed on, as one by `random()`, is left where it is.
+        LogicalPlan::Aggregate(aggregate) => {
+            let plan = aggregated(aggregate)?;
+            let unmet =
+                matches!(&plan, LogicalPlan::Aggregate(left) if left.aggr_expr.iter().any(|e| depends(e, false)));
+            (plan, unmet)
+        }
+        LogicalPlan::Window(window) => {
+            let plan = windowed(window)?;
+            let unmet = matches!(&plan, LogicalPlan::Window(left)
+                if left.window_expr.iter().any(|expr| depends_on_places(&expr.clone().unalias())));
+            (plan, asked || unmet)
+        }
         LogicalPlan::Join(join) => (LogicalPlan::Join(join), false),
         LogicalPlan::Distinct(Distinct::All(input)) => (LogicalPlan::Distinct(Distinct::All(input)), false),
         other => (other, asked),
@@ -68,12 +90,8 @@ fn inner(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// Aggregates that depend on an order: in that of their input, and with DISTINCT in that of their values, as PostgreSQL
 /// sorts these.
 fn aggregated(aggregate: Aggregate) -> Result<LogicalPlan> {
-    let is = |expr: &Expr, distinct: bool| match expr.clone().unalias() {
-        Expr::AggregateFunction(call) => depends_on_order(&call) && call.params.distinct == distinct,
-        _ => false,
-    };
-    let of_input = aggregate.aggr_expr.iter().any(|expr| is(expr, false));
-    let of_values = aggregate.aggr_expr.iter().any(|expr| is(expr, true));
+    let of_input = aggregate.aggr_expr.iter().any(|expr| depends(expr, false));
+    let of_values = aggregate.aggr_expr.iter().any(|expr| depends(expr, true));
     let found = if of_input { order_of(&aggregate.input)? } else { None };
     if found.is_none() && !of_values {
         return Ok(LogicalPlan::Aggregate(aggregate));
@@ -94,6 +112,14 @@ fn aggregated(aggregate: Aggregate) -> Result<LogicalPlan> {
     let aggregates = aggregate.aggr_expr.into_iter().map(in_order).collect::<Result<Vec<_>>>()?;
     let ordered = Aggregate::try_new(input, aggregate.group_expr, aggregates)?;
     named(LogicalPlan::Aggregate(ordered), &aggregate.schema, Skipped { from: 0, count: 0 })
+}
+
+/// Whether an expression is an aggregate without an order that depends on one, and has DISTINCT or not.
+fn depends(expr: &Expr, distinct: bool) -> bool {
+    match expr.clone().unalias() {
+        Expr::AggregateFunction(call) => depends_on_order(&call) && call.params.distinct == distinct,
+        _ => false,
+    }
 }
 
 /// Whether an aggregate without an order depends on one. Items of JSON are texts by now, which are in no order.
@@ -164,6 +190,10 @@ fn renamed((column, (qualifier, field)): (Column, (Option<&TableReference>, &Fie
 /// A plan with the order of its rows by its own columns, some of which were added at its end; `None` for a plan whose
 /// rows have no order.
 fn order_of(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
+    with_stack(|| order_below(plan))
+}
+
+fn order_below(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     Ok(match plan {
         LogicalPlan::Sort(Sort { expr, .. }) if !expr.iter().any(|order| order.expr.is_volatile()) => {
             Some((plan.clone(), expr.clone()))

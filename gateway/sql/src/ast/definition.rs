@@ -300,7 +300,7 @@ pub struct CreateProto {
     pub files: Vec<u8>,
 }
 
-/// `ALTER SEQUENCE` with options
+/// `ALTER SEQUENCE` with options, or with another name
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterSequence {
     /// The sequence.
@@ -311,6 +311,8 @@ pub struct AlterSequence {
     pub options: SequenceOptions,
     /// `OWNED BY`: the column that shall own it, with its table; the inner `None` for `NONE`.
     pub owner: Option<Option<(RelationName, String)>>,
+    /// `RENAME TO`
+    pub rename: Option<String>,
 }
 
 /// A part of the primary key.

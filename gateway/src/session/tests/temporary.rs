@@ -121,7 +121,10 @@ async fn what_cannot_be_temporary_is_refused() {
     let world = World::new().await;
     let mut session = world.tenant("alto");
     for (sql, expected) in [
-        ("CREATE TEMP SEQUENCE s", expect!["0A000 CREATE TEMPORARY SEQUENCE is not supported"]),
+        (
+            "CREATE TEMP MATERIALIZED VIEW s AS SELECT 1",
+            expect!["0A000 CREATE TEMPORARY MATERIALIZED is not supported"],
+        ),
         ("CREATE TEMP RECURSIVE VIEW v (n) AS SELECT 1", expect!["0A000 CREATE RECURSIVE VIEW is not supported"]),
         ("CREATE TEMP TABLE w (a int)", expect!["CREATE TABLE"]),
         (
@@ -286,7 +289,7 @@ async fn views_of_many_are_bounded() {
     check(
         &mut session,
         "CREATE TEMP VIEW more AS SELECT 1 AS n",
-        expect!["54000 a session has at most 20 temporary tables and views"],
+        expect!["54000 a session has at most 20 temporary tables, views and sequences"],
     )
     .await;
     run(&mut session, "ROLLBACK").await;
