@@ -370,7 +370,7 @@ mod tests {
             expect![[r#"
                 1000.0
                 -inf
-                22003 value "1e999" is out of range for type double precision"#]],
+                22003 "1e999" is out of range for type double precision"#]],
         );
     }
 

@@ -237,9 +237,9 @@ impl OfBytes {
             Kind::Trim(start, end) => {
                 let set = bytes_of(&values[1])?;
                 let keeps = |byte: &u8| !set.contains(byte);
-                let first = if start { bytes.iter().position(keeps) } else { Some(0) };
-                let last = if end { bytes.iter().rposition(keeps).map(|at| at + 1) } else { Some(bytes.len()) };
-                Ok(bytes[first.unwrap_or(bytes.len())..last.unwrap_or(0).max(first.unwrap_or(0))].to_vec())
+                let first = if start { bytes.iter().position(keeps).unwrap_or(bytes.len()) } else { 0 };
+                let last = if end { bytes.iter().rposition(keeps).map_or(0, |at| at + 1) } else { bytes.len() };
+                Ok(bytes[first..last.max(first)].to_vec())
             }
         }
     }

@@ -212,7 +212,9 @@ mod tests {
     fn quoted_texts_are_what_stands_beside_them() {
         check(
             "VALUES (0::float8, 1.5), (0.1, 2), (f(), 3)",
-            expect!["VALUES (0::FLOAT8, 1.5), (number_beside(0.1, 0::FLOAT8), 2), (f(), 3)"],
+            expect![
+                "VALUES (0::FLOAT8, CAST(1.5 AS NUMERIC)), (number_beside(0.1, 0::FLOAT8), CAST(2 AS NUMERIC)), (f(), CAST(3 AS NUMERIC))"
+            ],
         );
         check("VALUES ('1', 'a'), (-2, NULL)", expect!["VALUES (text_beside('1', -2), 'a'), (-2, NULL)"]);
         check(
