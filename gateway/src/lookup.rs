@@ -68,7 +68,7 @@ pub fn schema_oid(snapshot: &Snapshot, tenant: Option<&TenantId>, schema: &Schem
     }
 }
 
-/// The sequence of a name among the tenant's own, along the path.
+/// The sequence of a name among the session's and the tenant's own, along the path.
 pub fn sequence<'a>(
     snapshot: &'a Snapshot,
     tenant: Option<&TenantId>,
@@ -76,6 +76,7 @@ pub fn sequence<'a>(
     name: &RelationName,
 ) -> Option<&'a Arc<Sequence>> {
     let look = |schema: &Schema| match schema {
+        Schema::Temporary => snapshot.temporary.sequence(name),
         Schema::Public | Schema::Own(_) => {
             snapshot.sequence_within(tenant, schema_oid(snapshot, tenant, schema)?, name)
         }

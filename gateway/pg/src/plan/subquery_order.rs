@@ -195,9 +195,8 @@ fn order_of(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> 
 
 fn order_below(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     Ok(match plan {
-        LogicalPlan::Sort(Sort { expr, .. }) if !expr.iter().any(|order| order.expr.is_volatile()) => {
-            Some((plan.clone(), expr.clone()))
-        }
+        LogicalPlan::Sort(sort) if sort.expr.iter().any(|order| order.expr.is_volatile()) => Some(by_columns(sort)?),
+        LogicalPlan::Sort(Sort { expr, .. }) => Some((plan.clone(), expr.clone())),
         LogicalPlan::Limit(limit) => order_of(&limit.input)?
             .map(|(input, order)| (LogicalPlan::Limit(Limit { input: Arc::new(input), ..limit.clone() }), order)),
         LogicalPlan::Filter(filter) => match order_of(&filter.input)? {
@@ -236,6 +235,21 @@ fn order_below(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)
         },
         _ => None,
     })
+}
+
+/// An order by what has another value each time, as `random()`: by columns that have the values.
+fn by_columns(sort: &Sort) -> Result<(LogicalPlan, Vec<SortExpr>)> {
+    let columns = sort.input.schema().columns();
+    let first = columns.len();
+    let values = sort.expr.iter().enumerate();
+    let values = values.map(|(at, order)| order.expr.clone().alias(format!("order {}", first + at)));
+    let items = columns.into_iter().map(Expr::Column).chain(values).collect();
+    let input = Projection::try_new(items, Arc::clone(&sort.input))?;
+    let column = |at: usize| Expr::Column(Column::from(input.schema.qualified_field(first + at)));
+    let order: Vec<SortExpr> =
+        sort.expr.iter().enumerate().map(|(at, order)| SortExpr { expr: column(at), ..order.clone() }).collect();
+    let sorted = Sort { expr: order.clone(), input: Arc::new(LogicalPlan::Projection(input)), fetch: sort.fetch };
+    Ok((LogicalPlan::Sort(sorted), order))
 }
 
 /// A projection of rows in an order, with what the order needs.
