@@ -15,6 +15,7 @@ use keyspan_pg::{
     syntax::{balance::balance, dialect::BoundedDialect},
 };
 
+mod calls;
 pub(crate) mod complexity;
 mod forms;
 pub(crate) mod subscripts;
@@ -66,9 +67,8 @@ impl<'a> TokenReader<'a> {
         let (mut statements, mut current) = (Vec::new(), Vec::new());
         let mut push = |tokens: &mut Vec<TokenWithSpan>, end: Option<Location>| {
             if !tokens.is_empty() {
-                forms::variadic_as_calls(tokens);
-                forms::substring_similar_as_calls(tokens);
                 let longest_chain = complexity::check(tokens)?;
+                calls::rewrite(tokens);
                 statements.push(Self {
                     tokens: std::mem::take(tokens),
                     longest_chain,

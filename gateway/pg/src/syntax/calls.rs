@@ -433,13 +433,16 @@ fn of_regexp_replace(function: &Function) -> Result<Option<Expr>> {
 /// `f(a, VARIADIC array)`, whose last argument is marked.
 ///
 /// # Errors
-/// 42883 for a function that does not take any number of arguments.
+/// 42883 for a function that does not take any number of arguments; 42601 for another place than the last.
 fn spread_over_items(name: &str, function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(last)))) = list.args.last() else {
         return Ok(None);
     };
     let (MARK, FunctionArguments::List(marked)) = (name_of(last).as_str(), &last.args) else { return Ok(None) };
+    if marked.args.len() != 1 {
+        return Err(SqlError::syntax("VARIADIC is for the last argument alone"));
+    }
     let Some(spread) = spread(name, list.args.len() - 1) else {
         let message = format!("function {name} with VARIADIC does not exist");
         return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));

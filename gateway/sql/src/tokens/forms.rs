@@ -1,14 +1,8 @@
 //! Forms that PostgreSQL knows and sqlparser does not, as those that it knows: changed as the tokens come by.
 
-use super::{at, is_word};
-use datafusion::sql::sqlparser::{
-    keywords::Keyword,
-    tokenizer::{Token, TokenWithSpan, Word},
-};
-use keyspan_pg::{
-    error::{Result, SqlError},
-    functions::{spread::MARK, texts::SUBSTRING_SIMILAR},
-};
+use super::{at, is_word, offset};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use keyspan_pg::error::{Result, SqlError};
 
 /// Adds a token, and simplifies what the last ones are together.
 pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
@@ -39,81 +33,25 @@ fn continues_text(tokens: &mut [TokenWithSpan], next: &TokenWithSpan) -> bool {
     false
 }
 
-/// `f(a, VARIADIC b)` as a call around the last argument, whose function no user can write.
-pub(super) fn variadic_as_calls(tokens: &mut Vec<TokenWithSpan>) {
-    let mut at = 1;
-    while at < tokens.len() {
-        let begins = is_word(Some(&tokens[at].token), "variadic")
-            && matches!(tokens[at - 1].token, Token::LParen | Token::Comma)
-            && tokens.get(at + 1).is_some_and(|next| !matches!(next.token, Token::Comma | Token::RParen));
-        if begins && let Some(end) = end_of_argument(tokens, at + 1) {
-            let word = Word { value: MARK.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
-            let (open, close) = (tokens[at + 1].span, tokens[end].span);
-            tokens.insert(end, TokenWithSpan { token: Token::RParen, span: close });
-            tokens[at].token = Token::Word(word);
-            tokens.insert(at + 1, TokenWithSpan { token: Token::LParen, span: open });
-        }
-        at += 1;
-    }
-}
-
-/// `SUBSTRING(a SIMILAR b ESCAPE c)` as a call of a function of three arguments.
-pub(super) fn substring_similar_as_calls(tokens: &mut [TokenWithSpan]) {
-    for start in 0..tokens.len().saturating_sub(1) {
-        if !is_word(Some(&tokens[start].token), "substring") || tokens[start + 1].token != Token::LParen {
-            continue;
-        }
-        let (mut depth, mut similar) = (0_usize, None);
-        for at in start + 2..tokens.len() {
-            match &tokens[at].token {
-                Token::LParen | Token::LBracket => depth += 1,
-                Token::RParen | Token::RBracket if depth > 0 => depth -= 1,
-                Token::RParen => break,
-                _ if depth > 0 => {}
-                token if is_word(Some(token), "similar") => {
-                    let is_to = is_word(tokens.get(at + 1).map(|next| &next.token), "to");
-                    similar = (!is_to).then_some(at);
-                }
-                token if is_word(Some(token), "escape") => {
-                    let Some(similar) = similar else { break };
-                    let word =
-                        Word { value: SUBSTRING_SIMILAR.to_owned(), quote_style: None, keyword: Keyword::NoKeyword };
-                    tokens[start].token = Token::Word(word);
-                    (tokens[similar].token, tokens[at].token) = (Token::Comma, Token::Comma);
-                    break;
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Refuses a word that follows a number at once (`123abc`), and digits with underscores or in hexadecimal, which
-/// PostgreSQL 15 does not read.
+/// Refuses a word that follows a number at once (`123abc`), and digits with underscores, which PostgreSQL 15 does not
+/// read. `number` is the place of the token before, if that is a number.
 ///
 /// # Errors
 /// 42601
-pub(super) fn refuse_junk(sql: &str, before: &mut Option<TokenWithSpan>, token: &TokenWithSpan) -> Result<()> {
-    let number = before.take();
-    let junk = |start: &TokenWithSpan, text: String| {
-        let message = format!("trailing junk after numeric literal at or near \"{text}\"");
-        Err(at(sql, start.span.start, SqlError::syntax(message)))
+pub(super) fn refuse_junk(sql: &str, number: &mut Option<Span>, next: &TokenWithSpan) -> Result<()> {
+    let before = number.take();
+    let (span, junk) = match &next.token {
+        Token::Word(word) => (before, word.quote_style.is_none() && before.is_some_and(|it| it.end == next.span.start)),
+        Token::Number(digits, _) => {
+            *number = Some(next.span);
+            (Some(next.span), digits.contains('_'))
+        }
+        _ => return Ok(()),
     };
-    match (&token.token, &number) {
-        (Token::Word(word), Some(number)) if number.span.end == token.span.start && word.quote_style.is_none() => {
-            return junk(number, format!("{}{}", number.token, word.value));
-        }
-        (Token::Number(digits, _), _) => {
-            let span = token.span;
-            let columns = span.end.column.saturating_sub(span.start.column);
-            if digits.contains('_') || usize::try_from(columns).unwrap_or(usize::MAX) != digits.len() {
-                return junk(token, token.token.to_string());
-            }
-            *before = Some(token.clone());
-        }
-        _ => {}
-    }
-    Ok(())
+    let (true, Some(span)) = (junk, span) else { return Ok(()) };
+    let text = &sql[offset(sql, span.start)..offset(sql, next.span.end)];
+    let message = format!("trailing junk after numeric literal at or near \"{text}\"");
+    Err(at(sql, span.start, SqlError::syntax(message)))
 }
 
 /// `name 'text'` as `'text'::name`, which the parser knows of other types. Gives whether it was one.
@@ -130,21 +68,6 @@ fn typed_name(tokens: &mut Vec<TokenWithSpan>, next: &TokenWithSpan) -> bool {
     let cast = TokenWithSpan { token: Token::DoubleColon, span: next.span };
     tokens.extend([next.clone(), cast, name]);
     true
-}
-
-/// The place of the parenthesis that ends the arguments, the last of which begins at a place.
-fn end_of_argument(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match token.token {
-            Token::LParen | Token::LBracket => depth += 1,
-            Token::RParen if depth == 0 => return Some(at),
-            Token::Comma if depth == 0 => return None,
-            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    None
 }
 
 /// `ORDER BY a USING >` as `ORDER BY a DESC`. Gives whether it was the sign.
