@@ -240,6 +240,7 @@ struct Read {
     point: bool,
     rows_by_themselves: bool,
     read_only: bool,
+    deferrable: bool,
     isolation: Isolation,
     statement_timeout: Option<Duration>,
     search_path: Arc<SearchPath>,
@@ -256,6 +257,7 @@ impl Read {
             point: value("keyspan.point") == "on",
             rows_by_themselves: value("keyspan.transactions") == "row",
             read_only: value("default_transaction_read_only") == "on",
+            deferrable: value("default_transaction_deferrable") == "on",
             isolation: match value("default_transaction_isolation") {
                 "repeatable read" => Isolation::RepeatableRead,
                 _ => Isolation::ReadCommitted,
@@ -460,6 +462,11 @@ impl Settings {
     /// `default_transaction_read_only`
     pub fn read_only(&self) -> bool {
         self.read.read_only
+    }
+
+    /// `default_transaction_deferrable`
+    pub fn deferrable(&self) -> bool {
+        self.read.deferrable
     }
 
     /// `default_transaction_isolation`

@@ -230,10 +230,9 @@ pub(super) async fn create_sequence(session: &mut Session, create: &CreateSequen
     change_in(session, &place, edit).await
 }
 
-/// Where a sequence is, as far as [`change_in`] asks: among what is temporary or not.
-pub(super) fn place_of_sequence(session: &Session, oid: u32) -> Schema {
-    let is_temporary = session.catalog_snapshot().temporary.sequences.contains_key(&oid);
-    if is_temporary { Schema::Temporary } else { Schema::Public }
+/// The schema of a sequence.
+pub(super) fn place_of_sequence(session: &Session, sequence: &Sequence) -> Schema {
+    lookup::schema_of(&session.catalog_snapshot(), session.identity.rows.tenant(), sequence.id)
 }
 
 pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> Result<()> {
@@ -246,7 +245,7 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
         match session.find_sequence(name) {
             Some(sequence) => {
                 session.check_owner(sequence.id, true)?;
-                names.push((name, sequence.id));
+                names.push((name, sequence));
             }
             None if drop.if_exists => session.skipped(&format!("sequence \"{name}\" does not exist")),
             None => return Err(session.missing(name, "sequence")),
@@ -255,11 +254,11 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
     if names.is_empty() {
         return Ok(());
     }
-    let edit = |snapshot: &Snapshot, names: &[(&RelationName, u32)]| {
+    let edit = |snapshot: &Snapshot, names: &[(&RelationName, Arc<Sequence>)]| {
         let private = snapshot.private_of(Some(&tenant));
-        let one = |(name, id): &(&RelationName, u32)| {
+        let one = |(name, sequence): &(&RelationName, Arc<Sequence>)| {
             let sequence = private
-                .and_then(|private| private.sequences.get(id))
+                .and_then(|private| private.sequences.get(&sequence.id))
                 .ok_or_else(|| Error::new(ErrorKind::NoTable, format!("sequence \"{name}\" does not exist")))?;
             let uses = |table: &&Arc<Table>| {
                 let defaults = table.columns.iter().filter_map(|column| column.default.as_ref());
@@ -274,8 +273,8 @@ pub(super) async fn drop_sequences(session: &mut Session, drop: &DropTables) -> 
         };
         names.iter().map(one).collect()
     };
-    let is_temporary = |(_, id): &(&RelationName, u32)| place_of_sequence(session, *id) == Schema::Temporary;
-    let (temporary, permanent): (Vec<_>, Vec<_>) = names.iter().copied().partition(is_temporary);
+    let (temporary, permanent): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|(_, sequence)| place_of_sequence(session, sequence) == Schema::Temporary);
     for (place, names) in [(Schema::Temporary, temporary), (Schema::Public, permanent)] {
         if !names.is_empty() {
             change_in(session, &place, |snapshot| edit(snapshot, &names)).await?;

@@ -36,7 +36,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
             None => None,
             Some((name, column)) => Some(owner_of(session, &sequence, name, column)?),
         };
-        let place = private::place_of_sequence(session, sequence.id);
+        let place = private::place_of_sequence(session, &sequence);
         private::change_in(session, &place, |_| Ok(vec![PrivateEdit::OwnSequence(sequence.id, owner)])).await?;
     }
     change(session, &sequence, &alter.options).await
@@ -44,7 +44,7 @@ pub(super) async fn alter(session: &mut Session, alter: &AlterSequence) -> Resul
 
 /// Gives a sequence another name. Defaults have its number, and show the new one.
 pub(super) async fn rename(session: &mut Session, sequence: &Sequence, name: &str) -> Result<()> {
-    let place = private::place_of_sequence(session, sequence.id);
+    let place = private::place_of_sequence(session, sequence);
     let (id, name) = (sequence.id, name.to_owned());
     private::change_in(session, &place, |_| Ok(vec![PrivateEdit::RenameSequence(id, name.clone())])).await
 }
@@ -59,7 +59,7 @@ async fn change(session: &mut Session, sequence: &Sequence, options: &SequenceOp
     let before = instance.sequences.give_back(&rows, sequence)?;
     let state = changed.restarted(options, before)?;
     if changed != *sequence {
-        let place = private::place_of_sequence(session, sequence.id);
+        let place = private::place_of_sequence(session, sequence);
         private::change_in(session, &place, |_| Ok(vec![PrivateEdit::AlterSequence(changed.clone())])).await?;
     }
     if options.restart.is_some() {

@@ -219,8 +219,7 @@ impl Session {
 
     /// Whether the transaction, or the next one, is DEFERRABLE, which changes nothing.
     pub(crate) fn is_deferrable(&self) -> bool {
-        let default = || self.settings.get("default_transaction_deferrable").is_ok_and(|value| value == "on");
-        self.transaction.open.as_ref().map_or_else(default, |open| open.deferrable)
+        self.transaction.open.as_ref().map_or_else(|| self.settings.deferrable(), |open| open.deferrable)
     }
 
     /// Whether a transaction block is open.
@@ -270,7 +269,7 @@ impl Session {
             began_micros: self.instance.clock.now_micros(),
             isolation: modes.isolation.unwrap_or_else(|| self.settings.isolation()),
             read_only: modes.read_only.unwrap_or_else(|| self.settings.read_only()),
-            deferrable: modes.deferrable.unwrap_or_else(|| self.is_deferrable()),
+            deferrable: modes.deferrable.unwrap_or_else(|| self.settings.deferrable()),
             state: None,
             started: false,
             tables: BTreeMap::new(),

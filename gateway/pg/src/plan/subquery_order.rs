@@ -10,7 +10,7 @@ use arrow::datatypes::FieldRef;
 use datafusion::{
     common::{
         Column, DFSchemaRef, TableReference,
-        tree_node::{Transformed, TreeNode},
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     error::Result,
     logical_expr::{
@@ -19,7 +19,7 @@ use datafusion::{
         expr::{AggregateFunction, WindowFunction},
     },
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// Aggregates whose result depends on the order of the rows.
 const IN_ORDER: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
@@ -31,7 +31,24 @@ const OF_PEERS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 /// # Errors
 /// What DataFusion finds wrong with what it planned.
 pub fn kept(plan: LogicalPlan) -> Result<LogicalPlan> {
-    walk(plan, true)
+    if has_inner_order(&plan)? { walk(plan, true) } else { Ok(plan) }
+}
+
+/// Whether a plan has an order below that of its result, or an aggregate that is to get one: most have none.
+fn has_inner_order(plan: &LogicalPlan) -> Result<bool> {
+    let mut top = plan;
+    while let LogicalPlan::Limit(Limit { input, .. }) | LogicalPlan::Projection(Projection { input, .. }) = top {
+        top = input;
+    }
+    let mut sorts = 0;
+    let is_of_result = usize::from(matches!(top, LogicalPlan::Sort(_)));
+    let found = plan.apply_with_subqueries(|node| {
+        sorts += usize::from(matches!(node, LogicalPlan::Sort(_)));
+        let distinct =
+            matches!(node, LogicalPlan::Aggregate(of) if of.aggr_expr.iter().any(|expr| depends(expr, true)));
+        Ok(if sorts > is_of_result || distinct { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found == TreeNodeRecursion::Stop)
 }
 
 /// Goes down a plan, which views may make deep; `asked` says whether something above depends on the order of its rows.
@@ -57,13 +74,13 @@ fn step(plan: LogicalPlan, asked: bool) -> Result<LogicalPlan> {
         LogicalPlan::Aggregate(aggregate) => {
             let plan = aggregated(aggregate)?;
             let unmet =
-                matches!(&plan, LogicalPlan::Aggregate(left) if left.aggr_expr.iter().any(|e| depends(e, false)));
+                matches!(&plan, LogicalPlan::Aggregate(left) if left.aggr_expr.iter().any(|expr| depends(expr, false)));
             (plan, unmet)
         }
         LogicalPlan::Window(window) => {
             let plan = windowed(window)?;
             let unmet = matches!(&plan, LogicalPlan::Window(left)
-                if left.window_expr.iter().any(|expr| depends_on_places(&expr.clone().unalias())));
+                if left.window_expr.iter().any(depends_on_places));
             (plan, asked || unmet)
         }
         LogicalPlan::Join(join) => (LogicalPlan::Join(join), false),
@@ -111,14 +128,22 @@ fn aggregated(aggregate: Aggregate) -> Result<LogicalPlan> {
     let in_order = |expr: Expr| expr.transform_down(put).map(|new| new.data);
     let aggregates = aggregate.aggr_expr.into_iter().map(in_order).collect::<Result<Vec<_>>>()?;
     let ordered = Aggregate::try_new(input, aggregate.group_expr, aggregates)?;
-    named(LogicalPlan::Aggregate(ordered), &aggregate.schema, Skipped { from: 0, count: 0 })
+    named(LogicalPlan::Aggregate(ordered), &aggregate.schema, 0..0)
 }
 
 /// Whether an expression is an aggregate without an order that depends on one, and has DISTINCT or not.
 fn depends(expr: &Expr, distinct: bool) -> bool {
-    match expr.clone().unalias() {
-        Expr::AggregateFunction(call) => depends_on_order(&call) && call.params.distinct == distinct,
+    match bare(expr) {
+        Expr::AggregateFunction(call) => depends_on_order(call) && call.params.distinct == distinct,
         _ => false,
+    }
+}
+
+/// An expression without its names.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => bare(&alias.expr),
+        other => other,
     }
 }
 
@@ -131,29 +156,29 @@ fn depends_on_order(call: &AggregateFunction) -> bool {
 
 /// Window functions that depend on an order and have none, in that of their input.
 fn windowed(window: Window) -> Result<LogicalPlan> {
-    if !window.window_expr.iter().any(|expr| depends_on_places(&expr.clone().unalias())) {
+    if !window.window_expr.iter().any(depends_on_places) {
         return Ok(LogicalPlan::Window(window));
     }
     let Some((input, order)) = order_of(&window.input)? else { return Ok(LogicalPlan::Window(window)) };
     let put = |expr: Expr| match expr {
-        Expr::WindowFunction(mut call) if depends_on_places(&Expr::WindowFunction(call.clone())) => {
+        Expr::WindowFunction(mut call) if is_of_places(&call) => {
             call.params.order_by = order.clone();
             Ok(Transformed::yes(Expr::WindowFunction(call)))
         }
         other => Ok(Transformed::no(other)),
     };
     let calls = window.window_expr.into_iter().map(|expr| expr.transform_down(put).map(|new| new.data));
-    let hidden = input.schema().fields().len() - window.input.schema().fields().len();
+    let (columns, all) = (window.input.schema().fields().len(), input.schema().fields().len());
     let ordered = Window::try_new(calls.collect::<Result<Vec<_>>>()?, Arc::new(input))?;
-    let columns = window.input.schema().fields().len();
-    let skipped = Skipped { from: columns, count: hidden };
-    named(LogicalPlan::Window(ordered), &window.schema, skipped)
+    named(LogicalPlan::Window(ordered), &window.schema, columns..all)
 }
 
 /// Whether a window function without an order depends on the places of rows.
 fn depends_on_places(expr: &Expr) -> bool {
-    let Expr::WindowFunction(call) = expr else { return false };
-    let WindowFunction { fun, params } = call.as_ref();
+    matches!(bare(expr), Expr::WindowFunction(call) if is_of_places(call))
+}
+
+fn is_of_places(WindowFunction { fun, params }: &WindowFunction) -> bool {
     if !params.order_by.is_empty() || OF_PEERS.contains(&fun.name()) {
         return false;
     }
@@ -167,16 +192,10 @@ fn depends_on_places(expr: &Expr) -> bool {
     }
 }
 
-/// A plan's columns that were added to it: so many, from a place on.
-struct Skipped {
-    from: usize,
-    count: usize,
-}
-
-/// The columns of a plan under the names that they had.
-fn named(plan: LogicalPlan, schema: &DFSchemaRef, skipped: Skipped) -> Result<LogicalPlan> {
+/// The columns of a plan, without those at the places that were `added`, under the names that they had.
+fn named(plan: LogicalPlan, schema: &DFSchemaRef, added: Range<usize>) -> Result<LogicalPlan> {
     let columns = plan.schema().iter().enumerate();
-    let kept = columns.filter(|(at, _)| !(skipped.from..skipped.from + skipped.count).contains(at));
+    let kept = columns.filter(|(at, _)| !added.contains(at));
     let renamed = kept.map(|(_, column)| Column::from(column)).zip(schema.iter()).map(renamed).collect();
     Ok(LogicalPlan::Projection(Projection::try_new(renamed, Arc::new(plan))?))
 }
@@ -208,16 +227,20 @@ fn order_below(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortExpr>)
         },
         LogicalPlan::SubqueryAlias(alias) => match order_of(&alias.input)? {
             Some((input, order)) => {
-                let named = SubqueryAlias::try_new(Arc::new(input.clone()), alias.alias.clone())?;
+                let named = SubqueryAlias::try_new(Arc::new(input), alias.alias.clone())?;
                 let above = |expr: Expr| match &expr {
                     Expr::Column(column) => {
-                        let at = input.schema().index_of_column(column)?;
+                        let at = named.input.schema().index_of_column(column)?;
                         let (qualifier, field) = named.schema.qualified_field(at);
                         Ok(Transformed::yes(Expr::Column(Column::from((qualifier, field)))))
                     }
                     _ => Ok(Transformed::no(expr)),
                 };
-                let order = moved(order, above)?;
+                let moved = order.into_iter().map(|sort| {
+                    let expr = sort.expr.transform_up(above)?.data;
+                    Ok(SortExpr { expr, ..sort })
+                });
+                let order = moved.collect::<Result<Vec<_>>>()?;
                 Some((LogicalPlan::SubqueryAlias(named), order))
             }
             None => None,
@@ -259,10 +282,9 @@ fn projected(
     order: Vec<SortExpr>,
 ) -> Result<(LogicalPlan, Vec<SortExpr>)> {
     let mut items = projection.expr.clone();
-    // A column that is there under its own name keeps it; other items are named by what they compute.
     let mut places = Vec::with_capacity(order.len());
     for sort in &order {
-        let at = items.iter().position(|item| *item == sort.expr || item.clone().unalias() == sort.expr);
+        let at = items.iter().position(|item| *bare(item) == sort.expr);
         places.push(at.unwrap_or_else(|| {
             items.push(sort.expr.clone().alias(format!("order {}", items.len())));
             items.len() - 1
@@ -272,13 +294,4 @@ fn projected(
     let column = |at: usize| Expr::Column(Column::from(projection.schema.qualified_field(at)));
     let order = order.into_iter().zip(places).map(|(sort, at)| SortExpr { expr: column(at), ..sort }).collect();
     Ok((LogicalPlan::Projection(projection), order))
-}
-
-/// An order by other expressions.
-fn moved(order: Vec<SortExpr>, above: impl Fn(Expr) -> Result<Transformed<Expr>>) -> Result<Vec<SortExpr>> {
-    let moved = order.into_iter().map(|sort| {
-        let expr = sort.expr.transform_up(&above)?.data;
-        Ok(SortExpr { expr, ..sort })
-    });
-    moved.collect()
 }
