@@ -45,6 +45,18 @@ impl Pattern {
         })
     }
 
+    /// As [`new`](Self::new), for a function that does not look for all matches.
+    ///
+    /// # Errors
+    /// Those of `new`; 22023 for `g`.
+    pub fn of_one_match(pattern: &str, flags: &str, function: &str) -> Result<Self> {
+        if flags.contains('g') {
+            let message = format!("{function}() does not support the \"global\" option");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        Self::new(pattern, flags)
+    }
+
     /// Whether it occurs in a text.
     ///
     /// # Errors

@@ -157,6 +157,11 @@ pub fn is_text(data: &DataType) -> bool {
     matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
+/// Whether values of a type are `bytea`.
+pub fn is_bytea(data: &DataType) -> bool {
+    matches!(data, DataType::Binary | DataType::BinaryView)
+}
+
 fn is_list(data: &DataType) -> bool {
     matches!(data, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }

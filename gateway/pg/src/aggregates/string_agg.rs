@@ -1,10 +1,12 @@
-//! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end. That of texts
-//! is DataFusion's.
+//! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end. That of
+//! texts is DataFusion's.
 
 use crate::{
     codec::parse,
+    common_type::arguments::taken_by,
     error::SqlError,
     functions::{scalar_function::external, text_of},
+    types::is_bytea,
 };
 use arrow::{
     array::{Array, ArrayRef, AsArray},
@@ -16,7 +18,6 @@ use datafusion::{
     logical_expr::{
         Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
         function::{AccumulatorArgs, StateFieldsArgs},
-        type_coercion::functions::fields_with_udf,
         utils::AggregateOrderSensitivity,
     },
     physical_expr::expressions::Literal,
@@ -36,10 +37,6 @@ impl StringAgg {
     pub(crate) fn new(texts: Arc<AggregateUDF>, listed: Arc<AggregateUDF>) -> Self {
         Self { texts, listed, signature: Signature::user_defined(Volatility::Immutable) }
     }
-}
-
-fn is_bytea(data: &DataType) -> bool {
-    matches!(data, DataType::Binary | DataType::BinaryView)
 }
 
 fn of_bytes(fields: &[FieldRef]) -> bool {
@@ -73,9 +70,7 @@ impl AggregateUDFImpl for StringAgg {
                 Err(external(crate::functions::undefined("string_agg", types)))
             };
         }
-        let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", data.clone(), true))).collect();
-        let coerced = fields_with_udf(&fields, self.texts.as_ref())?;
-        Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
+        taken_by(self.texts.as_ref(), types)
     }
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         if types.first().is_some_and(is_bytea) { Ok(DataType::Binary) } else { self.texts.return_type(types) }

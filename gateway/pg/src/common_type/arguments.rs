@@ -4,7 +4,11 @@ use crate::{
     numeric,
     types::{is_text, without_digits},
 };
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::{
+    error::Result,
+    logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf},
+};
 use std::sync::Arc;
 
 /// How the types of a function's arguments depend on each other.
@@ -18,6 +22,16 @@ pub(crate) enum Relation {
     ArrayFirst,
     /// A value, and then an array of such.
     ArrayLast,
+}
+
+/// The types in which a function takes arguments of these, as its own signature says.
+///
+/// # Errors
+/// DataFusion's, where it takes no such arguments.
+pub(crate) fn taken_by(function: &impl UDFCoercionExt, types: &[DataType]) -> Result<Vec<DataType>> {
+    let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", data.clone(), true))).collect();
+    let taken = fields_with_udf(&fields, function)?;
+    Ok(taken.iter().map(|field| field.data_type().clone()).collect())
 }
 
 /// Whether a type is that of a quoted text or of NULL.

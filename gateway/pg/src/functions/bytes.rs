@@ -3,17 +3,16 @@
 //! `substr`, `overlay` and the trims exist for texts too: a function of DataFusion computes those ([`OfBytes`]).
 
 use super::scalar_function::{
-    self, Call, RowFunction, external, nullable, returns_integer, returns_text, strict, text_output,
+    self, Call, RowFunction, external, nullable, returns_integer, returns_text, row_by_row, strict, text_output,
 };
 use crate::{
     codec::parse,
+    common_type::arguments::taken_by,
     error::{SqlError, SqlState},
     numeric,
+    types::is_bytea,
 };
-use arrow::{
-    array::{BinaryArray, BinaryBuilder},
-    datatypes::{DataType, Field, FieldRef},
-};
+use arrow::datatypes::{DataType, FieldRef};
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use datafusion::{
     error::{DataFusionError, Result},
@@ -21,7 +20,6 @@ use datafusion::{
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
-        type_coercion::functions::fields_with_udf,
     },
     scalar::ScalarValue,
 };
@@ -177,18 +175,18 @@ fn parts() -> [RowFunction; 5] {
 /// What the binary protocol sends of a number.
 fn sent() -> [RowFunction; 5] {
     [
-        strict("int2send", 1..=1, a_bytea, |call| given(whole::<i16>(call)?.to_be_bytes().to_vec())),
-        strict("int4send", 1..=1, a_bytea, |call| given(whole::<i32>(call)?.to_be_bytes().to_vec())),
-        strict("int8send", 1..=1, a_bytea, |call| given(whole::<i64>(call)?.to_be_bytes().to_vec())),
+        strict("int2send", 1..=1, a_bytea, |call| given(whole::<i16>("int2send", call)?.to_be_bytes().to_vec())),
+        strict("int4send", 1..=1, a_bytea, |call| given(whole::<i32>("int4send", call)?.to_be_bytes().to_vec())),
+        strict("int8send", 1..=1, a_bytea, |call| given(whole::<i64>("int8send", call)?.to_be_bytes().to_vec())),
         #[expect(clippy::cast_possible_truncation, reason = "a real")]
         strict("float4send", 1..=1, a_bytea, |call| given((float(call)? as f32).to_be_bytes().to_vec())),
         strict("float8send", 1..=1, a_bytea, |call| given(float(call)?.to_be_bytes().to_vec())),
     ]
 }
 
-fn whole<T: TryFrom<i64>>(call: &Call) -> Result<T> {
+fn whole<T: TryFrom<i64>>(name: &str, call: &Call) -> Result<T> {
     let whole = super::values::int_of(&call.values[0]).and_then(|whole| T::try_from(whole).ok());
-    whole.ok_or_else(|| external(super::values::undefined("send", &[call.fields[0].data_type().clone()])))
+    whole.ok_or_else(|| external(super::values::undefined(name, &[call.fields[0].data_type().clone()])))
 }
 
 fn float(call: &Call) -> Result<f64> {
@@ -260,10 +258,6 @@ fn part(bytes: &[u8], from: i64, length: Option<i64>) -> Result<&[u8]> {
     Ok(&bytes[start..end.max(start)])
 }
 
-fn is_bytea(data: &DataType) -> bool {
-    matches!(data, DataType::Binary | DataType::BinaryView)
-}
-
 impl ScalarUDFImpl for OfBytes {
     fn name(&self) -> &str {
         self.inner.name()
@@ -277,9 +271,7 @@ impl ScalarUDFImpl for OfBytes {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let counts = if self.kind == Kind::Overlay { 3..=4 } else { 2..=3 };
         if !types.first().is_some_and(is_bytea) || !counts.contains(&types.len()) {
-            let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", data.clone(), true))).collect();
-            let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
-            return Ok(coerced.iter().map(|field| field.data_type().clone()).collect());
+            return taken_by(self.inner.as_ref(), types);
         }
         let typed = types.iter().enumerate().map(|(at, data)| match (self.is_bytes(at), data) {
             // A quoted text is read when the function is called.
@@ -305,25 +297,9 @@ impl ScalarUDFImpl for OfBytes {
         if !arguments.args.first().is_some_and(|first| is_bytea(&first.data_type())) {
             return self.inner.invoke_with_args(arguments);
         }
-        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { arguments.number_rows };
-        let columns =
-            arguments.args.into_iter().map(|argument| argument.into_array(rows)).collect::<Result<Vec<_>>>()?;
-        let mut results = BinaryBuilder::new();
-        for row in 0..rows {
-            let values = columns.iter().map(|column| ScalarValue::try_from_array(column, row));
-            let values = values.collect::<Result<Vec<_>>>()?;
-            if values.iter().any(ScalarValue::is_null) {
-                results.append_null();
-            } else {
-                results.append_value(self.row(&values)?);
-            }
-        }
-        let results: BinaryArray = results.finish();
-        Ok(if constant {
-            ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?)
-        } else {
-            ColumnarValue::Array(Arc::new(results))
+        row_by_row(self.name(), &arguments, false, |values| {
+            let is_null = values.iter().any(ScalarValue::is_null);
+            Ok(ScalarValue::Binary(if is_null { None } else { Some(self.row(values)?) }))
         })
     }
 }

@@ -91,9 +91,10 @@ fn floats() -> [RowFunction; 9] {
 }
 
 /// `integer`, or `bigint` where an argument is one.
-fn widest(fields: &[FieldRef]) -> Result<FieldRef> {
-    if let Some(other) = fields.iter().find(|field| !field.data_type().is_integer() && !field.data_type().is_null()) {
-        return Err(external(super::values::undefined("gcd", &[other.data_type().clone()])));
+fn widest(name: &str, fields: &[FieldRef]) -> Result<FieldRef> {
+    let types: Vec<DataType> = fields.iter().map(|field| field.data_type().clone()).collect();
+    if types.iter().any(|data| !data.is_integer() && !data.is_null()) {
+        return Err(external(super::values::undefined(name, &types)));
     }
     let is_wide = fields.iter().any(|field| matches!(field.data_type(), DataType::Int64));
     nullable(if is_wide { DataType::Int64 } else { DataType::Int32 })
@@ -128,8 +129,8 @@ fn divisor_and_multiple(call: &Call) -> (i128, i128) {
 
 fn integers() -> [RowFunction; 2] {
     [
-        strict("gcd", 2..=2, widest, |call| whole(call, divisor_and_multiple(call).0)),
-        strict("lcm", 2..=2, widest, |call| whole(call, divisor_and_multiple(call).1)),
+        strict("gcd", 2..=2, |fields| widest("gcd", fields), |call| whole(call, divisor_and_multiple(call).0)),
+        strict("lcm", 2..=2, |fields| widest("lcm", fields), |call| whole(call, divisor_and_multiple(call).1)),
     ]
 }
 

@@ -7,6 +7,7 @@
 use super::{bounded::ResultBytes, scalar_function::external};
 use crate::{
     cancel_flag::CancelFlag,
+    common_type::arguments::taken_by,
     error::{Result, SqlError, SqlState},
     numeric::{
         self, EXACT,
@@ -27,7 +28,6 @@ use datafusion::{
         ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
         Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
-        type_coercion::functions::fields_with_udf,
     },
 };
 use std::sync::{Arc, LazyLock};
@@ -236,14 +236,10 @@ impl Overload {
             let beside_float = numeric::is_decimal(data) && types.iter().any(DataType::is_floating);
             if is_numeric || beside_float { DataType::Float64 } else { data.clone() }
         };
-        let fields: Vec<FieldRef> = types.iter().map(|data| Arc::new(Field::new("", to_double(data), true))).collect();
-        let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
+        let coerced = taken_by(self.inner.as_ref(), &types.iter().map(to_double).collect::<Vec<_>>())?;
         // Arrow casts none of the exact form: that is done when the function is called.
-        let typed = coerced.iter().zip(types).map(|(field, data)| match numeric::is_exact(data) {
-            true => data.clone(),
-            false => field.data_type().clone(),
-        });
-        Ok(typed.collect())
+        let typed = coerced.into_iter().zip(types);
+        Ok(typed.map(|(to, data)| if numeric::is_exact(data) { data.clone() } else { to }).collect())
     }
 }
 

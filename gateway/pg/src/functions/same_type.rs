@@ -7,13 +7,13 @@
 
 use super::arrays::{comparator, has_length};
 use crate::{
-    common_type::arguments::{Relation, is_open, settled},
+    common_type::arguments::{Relation, is_open, settled, taken_by},
     numeric,
 };
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     compute::{kernels::zip::zip, nullif},
-    datatypes::{DataType, Field, FieldRef},
+    datatypes::{DataType, FieldRef},
 };
 use datafusion::{
     error::Result,
@@ -21,7 +21,6 @@ use datafusion::{
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
-        type_coercion::functions::fields_with_udf,
     },
     scalar::ScalarValue,
 };
@@ -98,19 +97,15 @@ impl ScalarUDFImpl for SameType {
             let open = |(to, from): (&DataType, &DataType)| if is_open(from) { to.clone() } else { from.clone() };
             return Ok(typed.map(open).collect());
         }
-        let fields: Vec<FieldRef> =
-            settled(self.kind.relation(), types).into_iter().map(|data| Arc::new(Field::new("", data, true))).collect();
-        let agrees = |field: &FieldRef| field.data_type() == fields[0].data_type() && !is_open(field.data_type());
-        if self.kind.relation() == Relation::Same && fields.iter().all(agrees) {
-            let types = fields.iter().zip(types);
+        let agrees = |data: &DataType| *data == settled_types[0] && !is_open(data);
+        if self.kind.relation() == Relation::Same && settled_types.iter().all(agrees) {
             // DataFusion coerces no text to a uuid: the rule of literals casts it.
             let stays =
                 |to: &DataType, from: &DataType| matches!((to, from), (DataType::FixedSizeBinary(_), DataType::Utf8));
-            let coerced = types.map(|(field, from)| (field.data_type(), from));
+            let coerced = settled_types.iter().zip(types);
             return Ok(coerced.map(|(to, from)| if stays(to, from) { from } else { to }.clone()).collect());
         }
-        let coerced = fields_with_udf(&fields, self.inner.as_ref())?;
-        Ok(coerced.iter().map(|field| field.data_type().clone()).collect())
+        taken_by(self.inner.as_ref(), &settled_types)
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {

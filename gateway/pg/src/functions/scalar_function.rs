@@ -206,40 +206,54 @@ impl ScalarUDFImpl for RowFunction {
         self.returned(arguments.arg_fields)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let options = arguments.config_options.as_ref();
-        let returns = arguments.return_field.as_ref();
-        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let value = |argument: &ColumnarValue, row: usize| match argument {
-            ColumnarValue::Scalar(scalar) => Ok(scalar.clone()),
-            ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row),
-        };
-        let once = constant && self.signature.volatility != Volatility::Volatile;
-        let rows = if once { 1 } else { arguments.number_rows };
-        let mut results = Vec::with_capacity(rows);
-        let (bound, mut bytes) = (ResultBytes::within(options), 0_u64);
-        let cancelled = CancelFlag::within(options);
         if let Some(run) = self.columns
-            && let Some(results) = run(&arguments.args, cancelled)?
+            && let Some(results) = run(&arguments.args, CancelFlag::within(&arguments.config_options))?
         {
             return Ok(ColumnarValue::Array(results));
         }
-        for row in 0..rows {
-            cancelled.map_or(Ok(()), CancelFlag::check)?;
-            let values = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
-            let fields = &arguments.arg_fields;
-            let result = self.row(&Call { values: &values, fields, returns, options })?;
-            bytes = bytes.saturating_add(result.size() as u64);
-            bound.check(self.name, bytes)?;
-            results.push(result);
+        let (options, returns) = (arguments.config_options.as_ref(), arguments.return_field.as_ref());
+        let is_volatile = self.signature.volatility == Volatility::Volatile;
+        row_by_row(self.name, &arguments, is_volatile, |values| {
+            self.row(&Call { values, fields: &arguments.arg_fields, returns, options })
+        })
+    }
+}
+
+/// Calls a function for each row, or once where all arguments are constants and it is not volatile.
+///
+/// # Errors
+/// Those of the function; 57014 where the statement is cancelled, 54000 for results that are too large together.
+pub(super) fn row_by_row(
+    name: &str,
+    arguments: &ScalarFunctionArgs,
+    is_volatile: bool,
+    run: impl Fn(&[ScalarValue]) -> Result<ScalarValue>,
+) -> Result<ColumnarValue> {
+    let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+    let value = |argument: &ColumnarValue, row: usize| match argument {
+        ColumnarValue::Scalar(scalar) => Ok(scalar.clone()),
+        ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row),
+    };
+    let once = constant && !is_volatile;
+    let rows = if once { 1 } else { arguments.number_rows };
+    let mut results = Vec::with_capacity(rows);
+    let (bound, mut bytes) = (ResultBytes::within(&arguments.config_options), 0_u64);
+    let cancelled = CancelFlag::within(&arguments.config_options);
+    for row in 0..rows {
+        cancelled.map_or(Ok(()), CancelFlag::check)?;
+        let values = arguments.args.iter().map(|argument| value(argument, row)).collect::<Result<Vec<_>>>()?;
+        let result = run(&values)?;
+        bytes = bytes.saturating_add(result.size() as u64);
+        bound.check(name, bytes)?;
+        results.push(result);
+    }
+    match results.pop() {
+        Some(result) if once => Ok(ColumnarValue::Scalar(result)),
+        Some(last) => {
+            results.push(last);
+            Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
         }
-        match results.pop() {
-            Some(result) if once => Ok(ColumnarValue::Scalar(result)),
-            Some(last) => {
-                results.push(last);
-                Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
-            }
-            None => Ok(ColumnarValue::Array(arrow::array::new_empty_array(returns.data_type()))),
-        }
+        None => Ok(ColumnarValue::Array(arrow::array::new_empty_array(arguments.return_field.data_type()))),
     }
 }
 

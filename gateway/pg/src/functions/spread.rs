@@ -2,10 +2,13 @@
 //!
 //! Each of [`SPREAD`] exists a second time under a name that no user writes ([`spread`]); `syntax::calls` puts it in.
 
-use super::scalar_function::{item_of, items, text_output};
+use super::scalar_function::{external, item_of, items, row_by_row, text_output};
+use crate::{
+    error::{SqlError, SqlState},
+    types,
+};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
-    config::ConfigOptions,
     error::Result,
     execution::{FunctionRegistry, SessionState},
     logical_expr::{
@@ -67,7 +70,7 @@ impl Spread {
     fn fields(&self, fields: &[FieldRef], count: usize) -> Vec<FieldRef> {
         let Some((array, before)) = fields.split_last() else { return Vec::new() };
         let text = || Arc::new(Field::new("", DataType::Utf8, true));
-        let item = match crate::types::item_field(array) {
+        let item = match types::item_field(array) {
             Some(_) if self.takes_texts() => text(),
             Some(item) => Arc::new(item),
             None => text(),
@@ -79,11 +82,8 @@ impl Spread {
     fn returned(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let is_array = fields.last().is_some_and(|field| item_of(field).is_some() || field.data_type().is_null());
         if !is_array {
-            let error = crate::error::SqlError::new(
-                crate::error::SqlState::DATATYPE_MISMATCH,
-                "VARIADIC argument must be an array",
-            );
-            return Err(super::scalar_function::external(error));
+            let message = "VARIADIC argument must be an array";
+            return Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
         }
         let fields = self.fields(fields, 1);
         let values = vec![None; fields.len()];
@@ -92,13 +92,9 @@ impl Spread {
         Ok(Arc::new(returned.as_ref().clone().with_nullable(true)))
     }
 
-    fn row(
-        &self,
-        values: &[ScalarValue],
-        fields: &[FieldRef],
-        returns: &FieldRef,
-        options: &Arc<ConfigOptions>,
-    ) -> Result<ScalarValue> {
+    fn row(&self, values: &[ScalarValue], arguments: &ScalarFunctionArgs) -> Result<ScalarValue> {
+        let (fields, returns) = (&arguments.arg_fields, &arguments.return_field);
+        let options = &arguments.config_options;
         let Some((array, before)) = values.split_last() else { return ScalarValue::try_from(returns.data_type()) };
         let found = items(array);
         // Only `format` goes on without arguments.
@@ -110,7 +106,7 @@ impl Spread {
         }
         let all: Vec<ScalarValue> = before.iter().cloned().chain(found.unwrap_or_default()).collect();
         let mut own = fields[..before.len()].to_vec();
-        if let Some(item) = crate::types::item_field(&fields[before.len()]) {
+        if let Some(item) = types::item_field(&fields[before.len()]) {
             own.extend(std::iter::repeat_n(Arc::new(item), all.len() - before.len()));
         }
         let all = if self.takes_texts() {
@@ -147,23 +143,6 @@ impl ScalarUDFImpl for Spread {
         self.returned(arguments.arg_fields)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { arguments.number_rows };
-        let (fields, returns, options) = (arguments.arg_fields, arguments.return_field, arguments.config_options);
-        let columns =
-            arguments.args.into_iter().map(|argument| argument.into_array(rows)).collect::<Result<Vec<_>>>()?;
-        let results = (0..rows).map(|row| {
-            let values = columns.iter().map(|column| ScalarValue::try_from_array(column, row));
-            self.row(&values.collect::<Result<Vec<_>>>()?, &fields, &returns, &options)
-        });
-        let mut results = results.collect::<Result<Vec<_>>>()?;
-        match results.pop() {
-            Some(result) if constant => Ok(ColumnarValue::Scalar(result)),
-            Some(last) => {
-                results.push(last);
-                Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
-            }
-            None => Ok(ColumnarValue::Array(arrow::array::new_empty_array(returns.data_type()))),
-        }
+        row_by_row(&self.name, &arguments, false, |values| self.row(values, &arguments))
     }
 }

@@ -173,33 +173,18 @@ fn similar_body(pattern: &str, escape: Option<char>) -> String {
     out
 }
 
-/// Flags without `g`, which a function of one match refuses.
-fn not_global(name: &str, flags: String) -> Result<String> {
-    if flags.contains('g') {
-        return Err(invalid(format!("{name}() does not support the \"global\" option")));
-    }
-    Ok(flags)
-}
-
 /// A pattern of `SIMILAR` with the part that is wanted between two `#"`, as a regular expression: the part before it
 /// takes as little as it can.
 fn similar_parts(pattern: &str, escape: Option<char>) -> Result<String> {
-    let mut parts = vec![String::new()];
-    let mut chars = pattern.chars().peekable();
+    let (mut parts, mut current, mut chars) = (Vec::new(), String::new(), pattern.chars());
     while let Some(c) = chars.next() {
-        if Some(c) == escape {
-            match chars.next() {
-                Some('"') => parts.push(String::new()),
-                Some(next) => {
-                    let part = parts.last_mut().into_iter();
-                    part.for_each(|part| part.extend([c, next]));
-                }
-                None => {}
-            }
-        } else {
-            parts.last_mut().into_iter().for_each(|part| part.push(c));
+        match (Some(c) == escape).then(|| chars.next()) {
+            None => current.push(c),
+            Some(Some('"')) => parts.push(std::mem::take(&mut current)),
+            Some(next) => current.extend(std::iter::once(c).chain(next)),
         }
     }
+    parts.push(current);
     let part = |part: &str| similar_body(part, escape);
     match parts.as_slice() {
         [all] => Ok(format!("^({})$", part(all))),
@@ -243,7 +228,8 @@ fn regexes() -> [RowFunction; 6] {
         }),
         strict("regexp_split_to_array", 2..=3, returns_texts, |call| {
             let (subject, flags) = (argument(call, 0)?, flags(call, 2)?);
-            let regex = pattern(&argument(call, 1)?, &not_global("regexp_split_to_array", flags)?)?;
+            let regex =
+                Pattern::of_one_match(&argument(call, 1)?, &flags, "regexp_split_to_array").map_err(external)?;
             // A match of nothing splits between characters, not before the first or after the last.
             let (mut parts, mut from) = (Vec::new(), 0);
             for found in regex.matches(&subject, usize::MAX).map_err(external)? {
@@ -262,7 +248,8 @@ fn regexes() -> [RowFunction; 6] {
             let start = call.values.get(2).and_then(super::values::int_of).unwrap_or(1);
             let nth = call.values.get(3).and_then(super::values::int_of).unwrap_or(1);
             let group = call.values.get(5).and_then(super::values::int_of).unwrap_or(0);
-            let regex = pattern(&argument(call, 1)?, &not_global("regexp_substr", flags(call, 4)?)?)?;
+            let regex =
+                Pattern::of_one_match(&argument(call, 1)?, &flags(call, 4)?, "regexp_substr").map_err(external)?;
             let at_least = |name: &str, value: i64, least: i64| {
                 usize::try_from(value.saturating_sub(least))
                     .map_err(|_| invalid(format!("invalid value for parameter \"{name}\": {value}")))

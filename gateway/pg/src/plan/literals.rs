@@ -196,8 +196,8 @@ fn window(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Expr> {
                 }
                 order.expr = crate::numeric::key::key_text().call(vec![std::mem::take(&mut order.expr)]);
             }
-            // DataFusion computes ends of ranges of these, even where there is nothing to compute: ranges without offsets
-            // are groups of peers.
+            // DataFusion computes ends of ranges of these, even where there is nothing to compute: ranges without
+            // offsets are groups of peers.
             Ok(DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) | DataType::Struct(_)) => {
                 let frame = &mut call.params.window_frame;
                 if frame.units == WindowFrameUnits::Range {

@@ -131,18 +131,13 @@ fn number(call: &Call, at: usize, name: &str, least: i64) -> Result<usize> {
     Ok(usize::try_from(value).unwrap_or(usize::MAX))
 }
 
-/// The flags of a function of one match, which knows no `g`.
-fn flags(call: &Call, at: usize, function: &str) -> Result<String> {
-    let flags = argument(call, at)?;
-    if flags.contains('g') {
-        let message = format!("{function}() does not support the \"global\" option");
-        return Err(external(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)));
-    }
-    Ok(flags)
-}
-
 fn pattern(call: &Call, flags: &str) -> Result<Pattern> {
     Pattern::new(&argument(call, 1)?, flags).map_err(external)
+}
+
+/// The pattern of a function of one match, with the flags that are an argument.
+fn pattern_of_one(call: &Call, flags: usize, function: &str) -> Result<Pattern> {
+    Pattern::of_one_match(&argument(call, 1)?, &argument(call, flags)?, function).map_err(external)
 }
 
 /// The byte at which a character of a text begins; the text's end where it has fewer.
@@ -174,14 +169,14 @@ fn all() -> [RowFunction; 6] {
             Ok(ScalarValue::Boolean(Some(is)))
         }),
         strict("keyspan_regexp_like", 2..=3, returns_boolean, |call| {
-            let is = pattern(call, &flags(call, 2, "regexp_like")?)?.is_match(&argument(call, 0)?).map_err(external)?;
+            let is = pattern_of_one(call, 2, "regexp_like")?.is_match(&argument(call, 0)?).map_err(external)?;
             Ok(ScalarValue::Boolean(Some(is)))
         }),
         strict("keyspan_regexp_count", 2..=4, returns_integer, |call| {
             let start = number(call, 2, "start", 1)?;
             let subject = argument(call, 0)?;
             let mut count = 0_i32;
-            let pattern = pattern(call, &flags(call, 3, "regexp_count")?)?;
+            let pattern = pattern_of_one(call, 3, "regexp_count")?;
             each_match(&pattern, &subject[byte_of(&subject, start)..], usize::MAX, |_, _| {
                 count = count.saturating_add(1);
                 Ok(())
@@ -190,7 +185,7 @@ fn all() -> [RowFunction; 6] {
         }),
         strict("keyspan_regexp_match", 2..=3, returns_texts, |call| {
             let subject = argument(call, 0)?;
-            let found = pattern(call, &flags(call, 2, "regexp_match")?)?.matches(&subject, 1).map_err(external)?;
+            let found = pattern_of_one(call, 2, "regexp_match")?.matches(&subject, 1).map_err(external)?;
             let Some(found) = found.first() else { return ScalarValue::try_from(call.returns.data_type()) };
             let groups = found.iter().skip(usize::from(found.len() > 1));
             Ok(text_list(groups.map(|group| group.clone().map(|group| subject[group].to_owned()))))
@@ -208,7 +203,7 @@ fn all() -> [RowFunction; 6] {
             let subject = argument(call, 0)?;
             let from = byte_of(&subject, start);
             let mut place = None;
-            each_match(&pattern(call, &flags(call, 5, "regexp_instr")?)?, &subject[from..], nth, |number, found| {
+            each_match(&pattern_of_one(call, 5, "regexp_instr")?, &subject[from..], nth, |number, found| {
                 if number + 1 == nth {
                     place = found.get(group).cloned().flatten();
                 }

@@ -278,9 +278,9 @@ async fn over_a_bad_network(seed: u64, unknown: &AtomicU64) {
 async fn nothing_is_lost_or_doubled_over_a_bad_network() {
     let unknown = Arc::new(AtomicU64::new(0));
     stream::iter(0..SEEDS).for_each_concurrent(20, |seed| over_a_bad_network(seed, &unknown)).await;
-    // The guard finds out what became of a write, but for those that another writer has overwritten: how often one does is
-    // chance. Some 310 of 3,200 are unknown with the guard and 615 without, and runs are within 50 of these; the limit
-    // lies between. That no outcome of a row with one writer is unknown, the inserts of each seed assert.
+    // The guard finds out what became of a write, but for those that another writer has overwritten: how often one does
+    // is chance. Some 310 of 3,200 are unknown with the guard and 615 without, and runs are within 50 of these; the
+    // limit lies between. That no outcome of a row with one writer is unknown, the inserts of each seed assert.
     let unknown = unknown.load(Ordering::SeqCst);
     assert!(unknown < SEEDS * 16 / 7, "{unknown} of {} outcomes are unknown", SEEDS * 16);
 }
