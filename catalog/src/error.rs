@@ -18,6 +18,10 @@ pub enum ErrorKind {
     OutOfRange,
     /// A text is longer than its type allows.
     TooLong,
+    /// A bit string has another length than its type.
+    WrongLength,
+    /// A document holds a character that no text may have.
+    Untranslatable,
     /// A value has more parts than a limit allows.
     TooMuch,
     /// A key part or a NOT NULL column is NULL.

@@ -264,7 +264,13 @@ impl KeySchema {
                     "Create the table WITH (key_encoding = 'ordered'), or take an integer type.",
                 )
             }
-            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea
+            SqlType::Text
+            | SqlType::Name
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Bit(_)
+            | SqlType::Varbit(_)
+            | SqlType::Bytea
                 if delimited && part.descends() =>
             {
                 unsupported(
@@ -565,7 +571,11 @@ impl KeySchema {
     }
 
     fn find_text_prefix(&self, column: usize, mut prefix: Vec<u8>, text: &str) -> (KeyRange, bool) {
-        if !matches!(self.kind(column), SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_)) {
+        let is_text = |kind| {
+            matches!(kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_))
+                || matches!(kind, SqlType::Bit(_) | SqlType::Varbit(_))
+        };
+        if !is_text(self.kind(column)) {
             return (KeyRange::prefix(prefix), false);
         }
         if self.is_delimited(column) {
@@ -731,7 +741,15 @@ fn comparable(value: &Value, kind: SqlType) -> Result<Cow<'_, Value>, Position> 
         | (SqlType::Float4 | SqlType::Float8, Value::Float(_))
         | (SqlType::Numeric { .. }, Value::Numeric { .. })
         | (SqlType::Exact(_), Value::Exact(_))
-        | (SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_), Value::Text(_))
+        | (
+            SqlType::Text
+            | SqlType::Name
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Bit(_)
+            | SqlType::Varbit(_),
+            Value::Text(_),
+        )
         | (SqlType::Bytea, Value::Bytes(_))
         | (SqlType::Date, Value::Date(_))
         | (SqlType::Time(_), Value::Time(_))

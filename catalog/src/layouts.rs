@@ -102,7 +102,13 @@ pub fn column_kind(table: &Table, column: &Column) -> Option<ColumnKind> {
         SqlType::Numeric { precision, scale } if precision > 0 && scale <= precision => {
             ColumnKind::Decimal { precision, scale }
         }
-        SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Time(_) | SqlType::Interval(_) | SqlType::Array(_) => {
+        SqlType::Numeric { .. }
+        | SqlType::Exact(_)
+        | SqlType::Time(_)
+        | SqlType::Interval(_)
+        | SqlType::Array(_)
+        | SqlType::Bit(_)
+        | SqlType::Varbit(_) => {
             return None;
         }
     })

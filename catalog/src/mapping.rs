@@ -31,6 +31,7 @@ use crate::{
     Error, ErrorKind, ProtoMessage, Result, SqlType, Value,
     value::{
         array::{ARRAY_ITEMS_MAX, ItemType},
+        bits,
         calendar::{is_date, is_timestamp},
         clock::is_time,
         exact::{Exact, Parts},
@@ -182,6 +183,10 @@ fn decode_binary(bytes: &Bytes, kind: SqlType) -> Option<Value> {
         SqlType::Exact(_) => Value::Exact(exact_of(all)?).fit(kind).ok()?.into_owned(),
         SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
             Value::Text(std::str::from_utf8(all).ok()?.to_owned())
+        }
+        SqlType::Bit(_) | SqlType::Varbit(_) => {
+            let text = std::str::from_utf8(all).ok().filter(|text| bits::is_value(text, kind))?;
+            Value::Text(text.to_owned())
         }
         SqlType::Json | SqlType::Jsonb => Value::parse(std::str::from_utf8(all).ok()?, kind).ok()?,
         SqlType::Bytea => Value::Bytes(bytes.clone()),

@@ -5,6 +5,7 @@
 //! This room knows PostgreSQL's types and their text, but no table.
 
 pub mod array;
+pub mod bits;
 pub mod calendar;
 pub mod clock;
 pub mod exact;
@@ -56,6 +57,10 @@ pub enum SqlType {
     Varchar(Option<u32>),
     /// `char(n)`, n in characters, in private tables only. Trailing blanks are insignificant and not stored.
     Char(u32),
+    /// `bit(n)`, which has n bits; `None` for what operators give, of any length. A value is the text of its `0` and `1`, whose order is that of bit strings. In private tables only.
+    Bit(Option<u32>),
+    /// `bit varying(n)`; `None` without a bound. As [`Bit`](Self::Bit) else.
+    Varbit(Option<u32>),
     /// `bytea`
     Bytea,
     /// `date`
@@ -265,6 +270,11 @@ impl fmt::Display for SqlType {
             Self::Varchar(None) => f.write_str("character varying"),
             Self::Varchar(Some(length)) => write!(f, "character varying({length})"),
             Self::Char(length) => write!(f, "character({length})"),
+            // Without its quotes the name means one bit.
+            Self::Bit(None) => f.write_str("\"bit\""),
+            Self::Bit(Some(length)) => write!(f, "bit({length})"),
+            Self::Varbit(None) => f.write_str("bit varying"),
+            Self::Varbit(Some(length)) => write!(f, "bit varying({length})"),
             Self::Bytea => f.write_str("bytea"),
             Self::Date => f.write_str("date"),
             Self::Time(digits) => write!(f, "time{} without time zone", seconds::suffix(*digits)),

@@ -318,7 +318,7 @@ def main():
 
 def report(name, count, kinds):
     whole = sum(count.values())
-    share = 100 * (count["agrees"] + count["listed"]) / whole if whole else 100
+    share = 100 * count["agrees"] / whole if whole else 100
     print(f"{name:20}" + "".join(f"{count[kind]:>9}" for kind in kinds) + f"{whole:>7} {share:6.1f}%")
 
 

@@ -27,7 +27,7 @@
 //! ```
 
 use super::CATALOG_TABLE;
-use crate::snapshot::format::{DOMAINS_FORMAT, FIRST_FORMAT};
+use crate::snapshot::format::{BITS_FORMAT, FIRST_FORMAT};
 use crate::{
     Domain, DropCertificate, EnumType, Erasure, Error, ErrorKind, MockNonce, ObjectRights, Private, ProtoDescriptor,
     RemoteTable, Result, Role, Schema, Sequence, Server, Snapshot, SqlView, Table, TableId, Tenant, TenantId,
@@ -43,7 +43,7 @@ use std::{
 };
 
 /// The latest format that is read; [`Snapshot::format`] says which is written.
-const FORMAT: u32 = DOMAINS_FORMAT;
+const FORMAT: u32 = BITS_FORMAT;
 const FAMILY: &str = "c";
 
 /// The version row.

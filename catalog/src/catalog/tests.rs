@@ -382,7 +382,7 @@ async fn an_interrupted_drop_is_finished() {
 #[tokio::test]
 async fn a_damaged_catalog_is_told() {
     for (key, value) in
-        [("tenant#alto", "{"), ("version", r#"{"format": 6, "version": 1, "next_oid": 1}"#), ("x#y", "1")]
+        [("tenant#alto", "{"), ("version", r#"{"format": 7, "version": 1, "next_oid": 1}"#), ("x#y", "1")]
     {
         let store = store();
         Catalog::open(store.clone()).await.unwrap();

@@ -28,6 +28,7 @@ use super::{KeyPart, reversed};
 use crate::{
     Error, ErrorKind, Result, SqlType, Value, ValueRef,
     value::{
+        bits,
         calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil},
         clock::is_time,
     },
@@ -74,7 +75,16 @@ fn unescape(bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// Whether a value of the part can have an empty encoding.
 pub(super) fn may_be_empty(part: &KeyPart) -> bool {
-    matches!(part.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
+    matches!(
+        part.kind,
+        SqlType::Text
+            | SqlType::Name
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Bit(_)
+            | SqlType::Varbit(_)
+            | SqlType::Bytea
+    )
 }
 
 /// Appends a value that fits the part's type; without the delimiter.
@@ -165,6 +175,10 @@ fn decode_unturned<'a>(part: &KeyPart, bytes: &'a [u8]) -> Option<ValueRef<'a>> 
                 Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
                 Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
             })
+        }
+        kind @ (SqlType::Bit(_) | SqlType::Varbit(_)) => {
+            let text = String::from_utf8(unescape(bytes)?.into_owned()).ok()?;
+            ValueRef::Text(Cow::Owned(Some(text).filter(|text| bits::is_value(text, kind))?))
         }
         SqlType::Bytea => ValueRef::Bytes(unescape(bytes)?),
         SqlType::Bool => match (bytes, part.descends()) {

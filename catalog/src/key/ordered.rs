@@ -23,6 +23,7 @@ use super::{KeyPart, reversed};
 use crate::{
     SqlType, Value, ValueRef,
     value::{
+        bits,
         calendar::{is_date, is_timestamp},
         clock::is_time,
         exact::Exact,
@@ -123,6 +124,10 @@ fn decode_unturned<'a>(part: &KeyPart, key: &mut &'a [u8]) -> Option<ValueRef<'a
                 Cow::Borrowed(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
                 Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).ok()?),
             })
+        }
+        kind @ (SqlType::Bit(_) | SqlType::Varbit(_)) => {
+            let text = String::from_utf8(decode_bytes(key, descending)?.into_owned()).ok()?;
+            ValueRef::Text(Cow::Owned(Some(text).filter(|text| bits::is_value(text, kind))?))
         }
         SqlType::Bytea => ValueRef::Bytes(decode_bytes(key, descending)?),
         SqlType::Uuid => ValueRef::Uuid(take(key, descending)?),

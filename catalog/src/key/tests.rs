@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::value::calendar::{FIRST_DAY, LAST_DAY, MICROS_PER_DAY};
-use crate::value::exact::Exact;
+use crate::value::{bits, exact::Exact};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-pub(crate) const TYPES: [SqlType; 16] = [
+pub(crate) const TYPES: [SqlType; 18] = [
     SqlType::Bool,
     SqlType::Int2,
     SqlType::Int4,
@@ -23,6 +23,8 @@ pub(crate) const TYPES: [SqlType; 16] = [
     SqlType::Float8,
     SqlType::Numeric { precision: 38, scale: 3 },
     SqlType::Exact(None),
+    SqlType::Bit(Some(9)),
+    SqlType::Varbit(None),
 ];
 
 pub(super) fn schema(encoding: KeyEncoding, kinds: &[(SqlType, bool)]) -> KeySchema {
@@ -96,6 +98,10 @@ pub(crate) fn any_value(kind: SqlType, encoding: KeyEncoding) -> BoxedStrategy<V
         SqlType::Time(_) => {
             prop_oneof![0..=MICROS_PER_DAY, 0i64..=2, MICROS_PER_DAY - 2..=MICROS_PER_DAY].prop_map(Value::Time).boxed()
         }
+        SqlType::Bit(length) => {
+            "[01]{0,12}".prop_map(move |bits| Value::Text(bits::cut(&bits, SqlType::Bit(length)).into_owned())).boxed()
+        }
+        SqlType::Varbit(_) => "[01]{0,12}".prop_map(Value::Text).boxed(),
         SqlType::Char(_) => unreachable!("not in shared tables"),
         SqlType::Json | SqlType::Jsonb | SqlType::Interval(_) | SqlType::Array(_) => unreachable!("not in keys"),
     }
@@ -122,7 +128,8 @@ pub(crate) fn schema_and_tuples(count: usize) -> impl Strategy<Value = (KeySchem
                 if matches!(kind, SqlType::Float4 | SqlType::Float8 | SqlType::Numeric { .. } | SqlType::Exact(_)) {
                     *kind = SqlType::Int4;
                 }
-                *descending &= !matches!(kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
+                let is_bits = matches!(kind, SqlType::Bit(_) | SqlType::Varbit(_));
+                *descending &= !is_bits && !matches!(kind, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
             }
         }
         let schema = KeySchema { salt, with_tenant, ..schema(encoding, &parts) };

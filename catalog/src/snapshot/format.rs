@@ -1,7 +1,7 @@
 //! The format in which a catalog is stored: the least that has all that is in it.
 
 use super::Snapshot;
-use crate::KeyPart;
+use crate::{KeyPart, SqlType};
 
 /// The format of a catalog without what came later.
 pub(crate) const FIRST_FORMAT: u32 = 1;
@@ -16,10 +16,15 @@ pub(crate) const ENUM_TYPES_FORMAT: u32 = 4;
 /// The format of one with domains: a program before them would write what contradicts one.
 pub(crate) const DOMAINS_FORMAT: u32 = 5;
 
+/// The format of one with columns of bit strings: a program before them could not read their tables.
+pub(crate) const BITS_FORMAT: u32 = 6;
+
 impl Snapshot {
     /// Raises the format to the least that has all that is in the catalog.
     pub(super) fn raise_format(&mut self) {
-        if self.format < DOMAINS_FORMAT && self.private.values().any(|private| !private.domains.is_empty()) {
+        if self.format < BITS_FORMAT && self.has_bits() {
+            self.format = BITS_FORMAT;
+        } else if self.format < DOMAINS_FORMAT && self.private.values().any(|private| !private.domains.is_empty()) {
             self.format = DOMAINS_FORMAT;
         } else if self.format < ENUM_TYPES_FORMAT && self.private.values().any(|private| !private.enum_types.is_empty())
         {
@@ -29,6 +34,16 @@ impl Snapshot {
         } else if self.format < REVERSED_KEYS_FORMAT && self.has_reversed_keys() {
             self.format = REVERSED_KEYS_FORMAT;
         }
+    }
+
+    fn has_bits(&self) -> bool {
+        let is_bits = |kind: SqlType| matches!(kind, SqlType::Bit(_) | SqlType::Varbit(_));
+        self.private.values().any(|private| {
+            let kept = private.views.values().filter_map(|view| view.materialized.as_deref());
+            let tables = private.tables.values().map(AsRef::as_ref).chain(kept);
+            tables.flat_map(|table| &table.columns).any(|column| is_bits(column.kind))
+                || private.domains.values().any(|domain| is_bits(domain.kind))
+        })
     }
 
     fn has_reversed_keys(&self) -> bool {

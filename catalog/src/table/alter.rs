@@ -350,6 +350,9 @@ fn widens(from: SqlType, to: SqlType) -> bool {
         (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) | (SqlType::Char(from), SqlType::Char(to)) => {
             from <= to
         }
+        (SqlType::Varbit(Some(from)), SqlType::Varbit(Some(to)))
+        | (SqlType::Bit(Some(from)), SqlType::Varbit(Some(to))) => from <= to,
+        (SqlType::Bit(_) | SqlType::Varbit(_), SqlType::Varbit(None)) | (SqlType::Bit(_), SqlType::Bit(None)) => true,
         (SqlType::Char(_) | SqlType::Name, SqlType::Text | SqlType::Varchar(None)) => true,
         (SqlType::Time(from), SqlType::Time(to))
         | (SqlType::Timestamp(from), SqlType::Timestamp(to))

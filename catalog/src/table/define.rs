@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     Comments, Encoding, Error, ErrorKind, FamilyId, FoundDefinition, KeyEncoding, KeyPart, KeySchema, PartOrder,
-    RemoteDefinition, RemoteTable, Result, SqlType, TableId, private::private_table, value::exact,
+    RemoteDefinition, RemoteTable, Result, SqlType, TableId,
+    private::private_table,
+    value::{bits, exact},
 };
 use keyspan_storage::{FamilyName, TableName, model::limits::FAMILIES_MAX};
 
@@ -264,10 +266,13 @@ impl Table {
         check_name("column", &column.name)?;
         self.check_column_name(&column.name)?;
         check_type(column.kind)?;
-        if matches!(column.kind, SqlType::Char(_) | SqlType::Name) && !self.is_private() {
+        if matches!(column.kind, SqlType::Char(_) | SqlType::Name | SqlType::Bit(_) | SqlType::Varbit(_))
+            && !self.is_private()
+        {
             let message =
                 format!("column \"{}\" of type {} in a shared table is not supported", column.name, column.kind);
             let detail = match column.kind {
+                SqlType::Bit(_) | SqlType::Varbit(_) => "What others have written to the store may be no bits.",
                 SqlType::Name => "What others have written to the store may be longer than the type keeps.",
                 _ => "What others have written to the store may end with blanks, which the type does not keep.",
             };
@@ -371,6 +376,17 @@ pub(super) fn check_type(kind: SqlType) -> Result<()> {
         }
         SqlType::Array(item) => check_type(item.kind()),
         SqlType::Char(0) => Err(Error::new(ErrorKind::Invalid, "length for type character must be at least 1")),
+        SqlType::Bit(Some(0)) => Err(Error::new(ErrorKind::InvalidOption, "length for type bit must be at least 1")),
+        SqlType::Varbit(Some(0)) => {
+            Err(Error::new(ErrorKind::InvalidOption, "length for type varbit must be at least 1"))
+        }
+        SqlType::Bit(Some(length)) | SqlType::Varbit(Some(length)) if length > bits::BITS_MAX => {
+            let name = if matches!(kind, SqlType::Bit(_)) { "bit" } else { "varbit" };
+            Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!("length for type {name} cannot exceed {}", bits::BITS_MAX),
+            ))
+        }
         SqlType::Varchar(Some(0)) => {
             Err(Error::new(ErrorKind::Invalid, "length for type character varying must be at least 1"))
         }

@@ -119,7 +119,7 @@ impl SqlType {
             Self::Uuid => ItemType::Uuid,
             Self::Json => ItemType::Json,
             Self::Jsonb => ItemType::Jsonb,
-            Self::Char(_) | Self::Name | Self::Array(_) => return None,
+            Self::Char(_) | Self::Name | Self::Bit(_) | Self::Varbit(_) | Self::Array(_) => return None,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Fitting a value to its column's type, as PostgreSQL's assignment does: rounding, checking, or refusing it.
 
 use super::{
-    NAME_BYTES_MAX, SqlType, Value, array,
+    NAME_BYTES_MAX, SqlType, Value, array, bits,
     calendar::{is_date, is_timestamp},
     clock::is_time,
     exact::{Digits, Exact},
@@ -109,6 +109,9 @@ impl Value {
             }
             (SqlType::Char(length), Self::Text(text)) => Ok(fit_char(text, length as usize)?
                 .map_or(Cow::Borrowed(self), |cut| Cow::Owned(Self::Text(cut.to_owned())))),
+            (SqlType::Bit(_) | SqlType::Varbit(_), Self::Text(text)) => {
+                bits::check(text, kind).map(|()| Cow::Borrowed(self))
+            }
             (SqlType::Json, Self::Text(text)) => text::check_json(text).map(|()| Cow::Borrowed(self)),
             (SqlType::Jsonb, Self::Text(text)) => text::normal_jsonb(text).map(|text| Cow::Owned(Self::Text(text))),
             _ => Err(Error::new(ErrorKind::BadValue, format!("{self:?} is not a value of type {kind}"))),

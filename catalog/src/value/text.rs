@@ -4,7 +4,7 @@
 //! `now`); [`Value::to_text`] prints as its output functions do, with date style ISO, bytea in hex, and times in UTC.
 
 use super::{
-    SqlType, Value, array,
+    SqlType, Value, array, bits,
     calendar::{FIRST_DAY, MICROS_PER_DAY, civil_from_days, days_from_civil, is_timestamp},
     clock::{TimeError, parse_time as parse_clock, write_time},
     exact::Exact,
@@ -36,6 +36,10 @@ impl Value {
             }
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 let value = Value::Text(text.to_owned());
+                return Ok(value.fit(kind)?.into_owned());
+            }
+            SqlType::Bit(_) | SqlType::Varbit(_) => {
+                let value = Value::Text(bits::parse(text)?.into_owned());
                 return Ok(value.fit(kind)?.into_owned());
             }
             SqlType::Bytea => parse_bytea(text).map(|bytes| Value::Bytes(bytes.into())),
@@ -539,7 +543,7 @@ fn write_jsonb(value: &serde_json::Value, out: &mut String) -> Result<()> {
 
 fn write_jsonb_text(text: &str, out: &mut String) -> Result<()> {
     if text.contains('\0') {
-        return Err(Error::new(ErrorKind::BadValue, "unsupported Unicode escape sequence")
+        return Err(Error::new(ErrorKind::Untranslatable, "unsupported Unicode escape sequence")
             .with_detail("\\u0000 cannot be converted to text."));
     }
     let _ = write!(out, "{}", serde_json::Value::String(text.to_owned()));

@@ -39,6 +39,7 @@ use std::{
 };
 
 mod array_agg;
+mod bits;
 pub(crate) mod exact;
 pub mod floats;
 mod intervals;
@@ -59,6 +60,10 @@ pub fn register(state: &mut SessionState) {
     let listed = AggregateUDF::from(datafusion::functions_aggregate::array_agg::ArrayAgg::default());
     let (texts, values) = (state.udaf("string_agg"), Arc::new(listed.clone()));
     let joined = texts.map(|texts| AggregateUDF::from(string_agg::StringAgg::new(texts, values)));
+    let of_bits: Vec<_> = bits::AGGREGATES
+        .iter()
+        .filter_map(|(name, joins)| Some(AggregateUDF::from(bits::OfBits::new(*joins, state.udaf(name).ok()?))))
+        .collect();
     let all = [
         AggregateUDF::from(SumAndAvg { inner: Arc::new(sum), averages: false, signature: open() }),
         AggregateUDF::from(SumAndAvg { inner: Arc::new(avg), averages: true, signature: open() }),
@@ -66,7 +71,7 @@ pub fn register(state: &mut SessionState) {
         AggregateUDF::from(MinMax { inner: Arc::new(min), is_max: false }),
         AggregateUDF::from(MinMax { inner: Arc::new(max), is_max: true }),
     ];
-    for function in all.into_iter().chain(joined).chain(statistics::functions()) {
+    for function in all.into_iter().chain(joined).chain(of_bits).chain(statistics::functions()) {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
             let removed = state.deregister_udaf(name);
             debug_assert!(removed.is_ok(), "a session's state gives functions up");

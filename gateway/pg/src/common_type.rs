@@ -44,6 +44,7 @@ pub(crate) fn is_unknown(expr: &Expr) -> bool {
 /// or not at all.
 pub(crate) fn needs_cast(data: &DataType) -> bool {
     matches!(data, DataType::FixedSizeBinary(_) | DataType::Binary | DataType::Boolean | DataType::UInt32)
+        || types::is_bits(data)
         || data.is_temporal()
         || numeric::is_number(data)
         || matches!(data, DataType::List(_))

@@ -48,8 +48,12 @@ states! {
     STRING_DATA_RIGHT_TRUNCATION = "22001";
     /// A number out of its type's range.
     NUMERIC_VALUE_OUT_OF_RANGE = "22003";
+    /// Bits of another length than their type, or than each other.
+    STRING_DATA_LENGTH_MISMATCH = "22026";
     /// Bytes that are not UTF-8, or U+0000.
     CHARACTER_NOT_IN_REPERTOIRE = "22021";
+    /// A character that no text may have, in a document.
+    UNTRANSLATABLE_CHARACTER = "22P05";
     /// Bytes that are not a value of the type.
     INVALID_BINARY_REPRESENTATION = "22P03";
     /// A date or time that does not exist.
@@ -148,6 +152,8 @@ states! {
     AMBIGUOUS_ALIAS = "42P09";
     /// Columns that do not fit the clause.
     INVALID_COLUMN_REFERENCE = "42P10";
+    /// A window function where none may be.
+    WINDOWING_ERROR = "42P20";
     /// A statement that a transaction block does not allow.
     ACTIVE_SQL_TRANSACTION = "25001";
     /// A statement in a failed transaction, which accepts only its end.
@@ -503,6 +509,8 @@ fn catalog_state(kind: CatalogKind) -> SqlState {
         CatalogKind::BadKey => SqlState::INVALID_PARAMETER_VALUE,
         CatalogKind::OutOfRange => SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
         CatalogKind::TooLong => SqlState::STRING_DATA_RIGHT_TRUNCATION,
+        CatalogKind::Untranslatable => SqlState::UNTRANSLATABLE_CHARACTER,
+        CatalogKind::WrongLength => SqlState::STRING_DATA_LENGTH_MISMATCH,
         CatalogKind::TooMuch => SqlState::PROGRAM_LIMIT_EXCEEDED,
         CatalogKind::NullValue => SqlState::NOT_NULL_VIOLATION,
         CatalogKind::NoTenant => SqlState::INVALID_CATALOG_NAME,

@@ -24,15 +24,18 @@ use std::{
 };
 
 pub mod arrays;
+pub(crate) mod bits;
 pub mod bounded;
 pub(crate) mod bytes;
+mod date_bin;
 mod date_trunc;
 pub mod domains;
 mod escapes;
-mod float_errors;
+pub(crate) mod float_errors;
 pub mod formatting;
 pub mod json;
 pub mod lists;
+mod normal_forms;
 pub mod numbers;
 pub mod numeric;
 mod percentiles;
@@ -138,6 +141,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, formatting::functions().chain(lists::functions()).chain(json::functions()));
     replace(state, date_trunc::functions().chain(subscript_assignment::functions()));
     replace(state, percentiles::functions().chain(escapes::functions()).chain(bytes::functions()));
+    replace(state, normal_forms::functions());
     let checked = float_errors::functions(state);
     replace(state, checked);
     let overloaded = numeric::functions(state);
@@ -146,6 +150,10 @@ pub fn register(state: &mut SessionState) {
     replace(state, bounded);
     let wrapped = same_type::functions(state);
     replace(state, wrapped);
+    let bins = date_bin::function(state);
+    replace(state, bins);
+    let of_bits = bits::functions(state);
+    replace(state, of_bits);
     let spread = spread::functions(state);
     replace(state, spread);
 }

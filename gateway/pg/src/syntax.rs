@@ -5,6 +5,7 @@
 //! DataFusion would drop is refused by
 //! [`unsupported`].
 
+mod aggregate_calls;
 pub mod balance;
 pub mod build;
 pub mod calls;
@@ -17,6 +18,7 @@ mod documents;
 pub mod expansion;
 mod hypothetical;
 pub mod missing_from;
+mod named_windows;
 pub mod natural_join;
 pub mod order_by;
 mod overlaps;

@@ -24,6 +24,8 @@ pub use scalar::{scalar_of_value, value_of_scalar};
 pub const TYPE_KEY: &str = "keyspan.type";
 /// The zone of every `timestamptz`, as Arrow wants it.
 pub const UTC: &str = "+00:00";
+/// The name of a `bit` of any length: without its quotes it means one bit.
+const UNSIZED_BIT: &str = "\"bit\"";
 /// Digits of a numeric that Arrow has in 128 bits, at most.
 pub const NUMERIC_PRECISION: u8 = 38;
 
@@ -38,6 +40,8 @@ pub const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None)
 pub const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 /// The Arrow type of `interval`.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// The Arrow type of bit strings, whose values are texts of `0` and `1`: no other values are of it.
+pub const BITS: DataType = DataType::LargeUtf8;
 /// The Arrow type of `uuid`.
 pub const UUID: DataType = DataType::FixedSizeBinary(16);
 
@@ -57,6 +61,7 @@ pub fn data_type(kind: SqlType) -> DataType {
         SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
             DataType::Utf8View
         }
+        SqlType::Bit(_) | SqlType::Varbit(_) => BITS,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Time(_) => TIME,
@@ -89,6 +94,8 @@ pub fn field_of(name: &str, kind: SqlType, nullable: bool) -> Field {
         | SqlType::Name
         | SqlType::Varchar(_)
         | SqlType::Char(_)
+        | SqlType::Bit(_)
+        | SqlType::Varbit(_)
         | SqlType::Exact(Some(_)) => named(field, &type_name(kind)),
         SqlType::Array(ItemType::Json | ItemType::Jsonb | ItemType::Varchar(_) | ItemType::Exact(Some(_))) => {
             named(field, &type_name(kind))
@@ -136,8 +143,13 @@ fn item_name(field: &Field) -> Option<&str> {
 /// The field of an array of values of an argument under the name of their type, where Arrow's type does not tell it.
 pub fn array_named_after(array: &Field, argument: &Field) -> Option<Field> {
     let name = argument.metadata().get(TYPE_KEY)?;
-    let known = matches!(name.as_str(), "name" | "uuid" | "json" | "jsonb") || name.starts_with("character varying");
-    let is_own = is_text(argument.data_type()) || matches!(argument.data_type(), DataType::FixedSizeBinary(_));
+    let starts = |start: &str| name.starts_with(start);
+    let known = matches!(name.as_str(), "name" | "uuid" | "json" | "jsonb" | UNSIZED_BIT)
+        || starts("character varying")
+        || starts("bit(");
+    let is_own = is_text(argument.data_type())
+        || is_bits(argument.data_type())
+        || matches!(argument.data_type(), DataType::FixedSizeBinary(_));
     (known && is_own && is_list(array.data_type())).then(|| named(array.clone(), &format!("{name}[]")))
 }
 
@@ -154,7 +166,12 @@ pub fn item_field(list: &Field) -> Option<Field> {
 
 /// Whether values of a type are text.
 pub fn is_text(data: &DataType) -> bool {
-    matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    matches!(data, DataType::Utf8 | DataType::Utf8View)
+}
+
+/// Whether values of a type are bit strings.
+pub fn is_bits(data: &DataType) -> bool {
+    *data == BITS
 }
 
 /// Whether values of a type are `bytea`.
@@ -171,6 +188,9 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
     if let Some(item) = item_field(field) {
         // An array of NULLs alone is one of texts.
         return if item.data_type().is_null() { SqlType::Text.array() } else { sql_type(&item)?.array() };
+    }
+    if is_bits(field.data_type()) {
+        return Some(bits_of(field));
     }
     if numeric::is_exact(field.data_type()) {
         return Some(SqlType::Exact(exact_digits(field)));
@@ -205,7 +225,7 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Decimal256(precision, scale) => {
             SqlType::Exact(Some(Digits { precision: (*precision).into(), scale: (*scale).into() }))
         }
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => SqlType::Text,
+        DataType::Utf8 | DataType::Utf8View => SqlType::Text,
         DataType::Binary | DataType::BinaryView => SqlType::Bytea,
         DataType::FixedSizeBinary(16) => SqlType::Uuid,
         DataType::Date32 => SqlType::Date,
@@ -215,6 +235,22 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
         DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval(None),
         _ => return None,
     })
+}
+
+/// The type of a field of bit strings: one without a name is `bit varying`.
+fn bits_of(field: &Field) -> SqlType {
+    let name = field.metadata().get(TYPE_KEY).map_or("", String::as_str);
+    let length = |start: &str| name.strip_prefix(start)?.strip_suffix(')')?.parse::<u32>().ok();
+    match length("bit(") {
+        Some(length) => SqlType::Bit(Some(length)),
+        None if name == UNSIZED_BIT => SqlType::Bit(None),
+        None => SqlType::Varbit(length("bit varying(")),
+    }
+}
+
+/// The field of a `bit` of any length, as operators give it.
+pub fn bit_field(name: &str) -> Field {
+    field_of(name, SqlType::Bit(None), true)
 }
 
 /// A type's name as `format_type` prints it.
@@ -236,6 +272,8 @@ pub fn pg_type_of(kind: SqlType) -> Type {
         SqlType::Name => Type::NAME,
         SqlType::Varchar(_) => Type::VARCHAR,
         SqlType::Char(_) => Type::BPCHAR,
+        SqlType::Bit(_) => Type::BIT,
+        SqlType::Varbit(_) => Type::VARBIT,
         SqlType::Bytea => Type::BYTEA,
         SqlType::Date => Type::DATE,
         SqlType::Time(_) => Type::TIME,
@@ -262,6 +300,7 @@ pub fn type_modifier(kind: SqlType) -> i32 {
         SqlType::Exact(Some(Digits { precision, scale })) => {
             ((i32::from(precision) << 16) | (i32::from(scale) & 0x7ff)) + HEADER
         }
+        SqlType::Bit(Some(length)) | SqlType::Varbit(Some(length)) => i32::try_from(length).unwrap_or(-1),
         SqlType::Array(item) => type_modifier(item.kind()),
         SqlType::Time(Some(digits)) | SqlType::Timestamp(Some(digits)) | SqlType::Timestamptz(Some(digits)) => {
             digits.into()
@@ -278,6 +317,9 @@ pub fn pg_type(field: &Field) -> Type {
     let data = field.data_type();
     if let (Some(_), Some(item)) = (item_name(field), item_field(field)) {
         return array_of(&pg_type(&item));
+    }
+    if is_bits(data) {
+        return pg_type_of(bits_of(field));
     }
     let other = numeric::is_number(data) || data.is_temporal() || *data == DataType::Boolean;
     let named = field.metadata().get(TYPE_KEY).map(String::as_str).filter(|name| !other || *name == "oid");
@@ -310,6 +352,7 @@ fn pg_type_of_data(data: &DataType) -> Type {
         data if numeric::is_numeric(data) => Type::NUMERIC,
         DataType::Float16 | DataType::Float32 => Type::FLOAT4,
         DataType::Float64 => Type::FLOAT8,
+        DataType::LargeUtf8 => Type::VARBIT,
         DataType::Binary | DataType::BinaryView => Type::BYTEA,
         DataType::FixedSizeBinary(16) => Type::UUID,
         DataType::FixedSizeBinary(_) => Type::BYTEA,
@@ -341,6 +384,8 @@ fn array_of(item: &Type) -> Type {
         Type::FLOAT8 => Type::FLOAT8_ARRAY,
         Type::VARCHAR => Type::VARCHAR_ARRAY,
         Type::BPCHAR => Type::BPCHAR_ARRAY,
+        Type::BIT => Type::BIT_ARRAY,
+        Type::VARBIT => Type::VARBIT_ARRAY,
         Type::NAME => Type::NAME_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
         Type::BYTEA => Type::BYTEA_ARRAY,
@@ -371,6 +416,7 @@ pub fn parameter_type(declared: &Type) -> Option<DataType> {
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR | Type::JSON | Type::JSONB => {
             DataType::Utf8View
         }
+        Type::BIT | Type::VARBIT => BITS,
         Type::BYTEA => DataType::Binary,
         Type::DATE => DataType::Date32,
         Type::TIME => TIME,

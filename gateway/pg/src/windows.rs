@@ -23,6 +23,8 @@ use datafusion::{
 };
 use std::sync::Arc;
 
+pub mod excluding;
+
 /// Registers `lag` and `lead`, which replace DataFusion's.
 pub fn register(state: &mut SessionState) {
     for (inner, is_lead) in [(lag_udwf(), false), (lead_udwf(), true)] {

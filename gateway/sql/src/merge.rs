@@ -9,10 +9,13 @@ use crate::{
     },
     subscripts::AssignedSubscripts,
     tokens::TokenReader,
+    with,
     write::called,
 };
 use datafusion::sql::sqlparser::{
-    ast::{Expr, TableWithJoins},
+    ast::{Expr, TableWithJoins, With, helpers::attached_token::AttachedToken},
+    keywords::Keyword,
+    parser::{Parser, ParserError},
     tokenizer::Token,
 };
 use keyspan_pg::error::{Result, SqlError};
@@ -20,6 +23,7 @@ use keyspan_pg::error::{Result, SqlError};
 pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let as_of = AsOfClauses::cut(tokens)?;
     let subscripts = AssignedSubscripts::cut(tokens, false)?;
+    let with = if tokens.head() == "with" { Some(tokens.parse_with(parse_queries)?) } else { None };
     tokens.expect_words("merge into")?;
     tokens.words("only");
     let target = tokens.parse_with(|parser| parser.parse_table_factor())?;
@@ -44,6 +48,9 @@ pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             return Err(SqlError::syntax("unreachable WHEN clause specified after unconditional WHEN clause"));
         }
     }
+    if let Some(with) = &with {
+        with::into_merge((&mut source, &mut on, &mut clauses), with)?;
+    }
     as_of.put(&mut source)?;
     refuse_target(&target)?;
     for table in [&mut target, &mut source] {
@@ -55,19 +62,30 @@ pub(crate) fn parse_merge(tokens: &mut TokenReader<'_>) -> Result<Statement> {
             subscripts.put(assignments, called(&target).as_ref())?;
         }
     }
-    let conditions = clauses.iter_mut().flat_map(|clause| {
-        let values: Vec<&mut Expr> = match &mut clause.action {
-            MergeAction::Update(assignments) => assignments.iter_mut().map(|set| &mut set.value).collect(),
-            MergeAction::Insert { values, .. } => values.iter_mut().flatten().collect(),
-            MergeAction::Delete | MergeAction::Nothing => Vec::new(),
-        };
-        clause.condition.iter_mut().chain(values)
-    });
+    let conditions = clauses.iter_mut().flat_map(expressions);
     for expr in std::iter::once(&mut on).chain(conditions) {
         without_database(expr, tokens.database());
         adapt(expr)?;
     }
     Ok(Statement::Merge(Box::new(Merge { target, source, on, clauses })))
+}
+
+/// The queries of WITH before a MERGE.
+fn parse_queries(parser: &mut Parser<'_>) -> std::result::Result<With, ParserError> {
+    parser.expect_keyword(Keyword::WITH)?;
+    let recursive = parser.parse_keyword(Keyword::RECURSIVE);
+    let cte_tables = parser.parse_comma_separated(Parser::parse_cte)?;
+    Ok(With { with_token: AttachedToken::empty(), recursive, cte_tables })
+}
+
+/// The expressions of a clause: its further condition, and the values that it writes.
+pub(crate) fn expressions(clause: &mut MergeClause) -> impl Iterator<Item = &mut Expr> {
+    let values: Vec<&mut Expr> = match &mut clause.action {
+        MergeAction::Update(assignments) => assignments.iter_mut().map(|set| &mut set.value).collect(),
+        MergeAction::Insert { values, .. } => values.iter_mut().flatten().collect(),
+        MergeAction::Delete | MergeAction::Nothing => Vec::new(),
+    };
+    clause.condition.iter_mut().chain(values)
 }
 
 fn parse_clause(tokens: &mut TokenReader<'_>) -> Result<MergeClause> {

@@ -66,6 +66,7 @@ fn parse_one(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         "with" if tokens.behind_with() == "insert" => write::parse_insert(tokens)?,
         "with" if tokens.behind_with() == "update" => write::parse_update(tokens)?,
         "with" if tokens.behind_with() == "delete" => write::parse_delete(tokens)?,
+        "with" if tokens.behind_with() == "merge" => merge::parse_merge(tokens)?,
         "" | "select" | "values" | "with" | "table" => select_into::parse_select(tokens)?,
         "insert" => write::parse_insert(tokens)?,
         "update" => write::parse_update(tokens)?,

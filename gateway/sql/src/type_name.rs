@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::{
 use keyspan_catalog::{
     SqlType,
     value::{
+        bits::BITS_MAX,
         exact::{Digits, PRECISION_MAX},
         seconds::{SECOND_DIGITS_MAX, SecondDigits},
     },
@@ -75,6 +76,8 @@ pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
         DataType::Char(length) | DataType::Character(length) => {
             SqlType::Char(varchar_length(length.as_ref())?.unwrap_or(1))
         }
+        DataType::Bit(length) => SqlType::Bit(Some(bits(length.unwrap_or(1))?)),
+        DataType::BitVarying(length) | DataType::VarBit(length) => SqlType::Varbit(length.map(bits).transpose()?),
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
         DataType::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
@@ -124,11 +127,20 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "timestamp" => Ok(SqlType::Timestamp(None)),
         "varchar" => Ok(SqlType::Varchar(None)),
         "name" => Ok(SqlType::Name),
+        "\"bit\"" => Ok(SqlType::Bit(None)),
+        "varbit" => Ok(SqlType::Varbit(None)),
         "bpchar" | "money" | "inet" | "cidr" | "xml" | "oid" | "timetz" | "hstore" | "citext" => {
             Err(SqlError::unsupported(format!("type {name}")))
         }
         _ => Err(SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
     }
+}
+
+/// The length of a bit string: one that is too long for 32 bits is refused when the type is checked.
+fn bits(length: u64) -> Result<u32> {
+    let message =
+        || SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("length for type bit cannot exceed {BITS_MAX}"));
+    u32::try_from(length).map_err(|_| message())
 }
 
 /// Digits of a second as a type's name has them. More than six are six, as in PostgreSQL, which warns.

@@ -1,9 +1,10 @@
-//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`: inlines the queries of WITH, since the gateway builds the SELECT
+//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`, `WITH … MERGE`: inlines the queries of WITH, since the gateway builds the SELECT
 //! that a write reads from. The WITH of an INSERT goes before its query instead.
 
+use crate::{ast::merge::MergeClause, merge::expressions};
 use datafusion::sql::sqlparser::ast::{
-    self, Cte, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, UpdateTableFromKind, VisitMut,
-    VisitorMut, With,
+    self, Cte, Expr, Insert, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    UpdateTableFromKind, VisitMut, VisitorMut, With,
 };
 use keyspan_pg::{
     error::{Result, SqlError, SqlState},
@@ -48,6 +49,7 @@ fn check(with: &With) -> Result<()> {
 
 fn put(write: &mut ast::Statement, with: &With) -> Result<()> {
     if let ast::Statement::Insert(insert) = write {
+        into_conflict(insert, with)?;
         let Some(source) = &mut insert.source else { return Ok(()) };
         match &mut source.with {
             Some(own) => {
@@ -62,23 +64,7 @@ fn put(write: &mut ast::Statement, with: &With) -> Result<()> {
         return Err(SqlError::unsupported("WITH RECURSIVE before UPDATE or DELETE")
             .with_hint("Put it into a subquery in FROM, USING or WHERE."));
     }
-    let volatile = materialized::volatile(with);
-    let twice = |name: &&String| {
-        let within = with.cte_tables.iter().map(|cte| materialized::count(&*cte.query, name));
-        within.sum::<usize>() + materialized::count(&*write, name) > 1
-    };
-    if let Some(name) = volatile.iter().find(twice) {
-        let what = format!(
-            "\"{name}\" of WITH twice before UPDATE or DELETE, with a function that has another value each time,"
-        );
-        return Err(SqlError::unsupported(&what).with_hint("Put its rows into a temporary table."));
-    }
-    let mut ctes: Vec<Cte> = Vec::with_capacity(with.cte_tables.len());
-    for cte in &with.cte_tables {
-        let mut cte = cte.clone();
-        replace(&mut cte.query, &ctes)?;
-        ctes.push(cte);
-    }
+    let ctes = replacements(with, "UPDATE or DELETE", |name| materialized::count(&*write, name))?;
     // The target is a table even if a query of WITH has its name.
     match write {
         ast::Statement::Update(update) => {
@@ -98,6 +84,66 @@ fn put(write: &mut ast::Statement, with: &With) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Puts the queries of WITH into ON CONFLICT and RETURNING of an INSERT, if these read one.
+fn into_conflict(insert: &mut Insert, with: &With) -> Result<()> {
+    let behind = |insert: &Insert, name: &str| {
+        materialized::count(&insert.on, name) + materialized::count(&insert.returning, name)
+    };
+    if with.cte_tables.iter().all(|cte| behind(insert, &fold(&cte.alias.name)) == 0) {
+        return Ok(());
+    }
+    if with.recursive {
+        return Err(SqlError::unsupported("WITH RECURSIVE in ON CONFLICT or RETURNING"));
+    }
+    let count = |name: &str| behind(insert, name) + materialized::count(&insert.source, name);
+    let ctes = replacements(with, "INSERT", count)?;
+    replace(&mut insert.on, &ctes)?;
+    replace(&mut insert.returning, &ctes)
+}
+
+/// Puts the queries of WITH into what a MERGE reads: its source, its condition, and its clauses.
+///
+/// # Errors
+/// 42712 for a name twice, 0A000 for recursive queries, and for those with a function that has another value each time
+/// if they are read twice.
+pub(crate) fn into_merge(
+    (source, on, clauses): (&mut TableWithJoins, &mut Expr, &mut [MergeClause]),
+    with: &With,
+) -> Result<()> {
+    check(with)?;
+    if with.recursive {
+        return Err(SqlError::unsupported("WITH RECURSIVE before MERGE").with_hint("Put it into a subquery in USING."));
+    }
+    let ctes = replacements(with, "MERGE", |name| {
+        let read = clauses.iter_mut().flat_map(expressions);
+        let within = read.map(|expr| materialized::count(&*expr, name)).sum::<usize>();
+        within + materialized::count(&*source, name) + materialized::count(&*on, name)
+    })?;
+    replace(source, &ctes)?;
+    replace(on, &ctes)?;
+    clauses.iter_mut().flat_map(expressions).try_for_each(|expr| replace(expr, &ctes))
+}
+
+/// The queries of WITH, each with those before it in the place of their names. `count` says how often the statement
+/// reads a name.
+fn replacements(with: &With, before: &str, mut count: impl FnMut(&str) -> usize) -> Result<Vec<Cte>> {
+    for name in &materialized::volatile(with) {
+        let within = with.cte_tables.iter().map(|cte| materialized::count(&*cte.query, name));
+        if within.sum::<usize>() + count(name) > 1 {
+            let what =
+                format!("\"{name}\" of WITH twice before {before}, with a function that has another value each time,");
+            return Err(SqlError::unsupported(&what).with_hint("Put its rows into a temporary table."));
+        }
+    }
+    let mut ctes: Vec<Cte> = Vec::with_capacity(with.cte_tables.len());
+    for cte in &with.cte_tables {
+        let mut cte = cte.clone();
+        replace(&mut cte.query, &ctes)?;
+        ctes.push(cte);
+    }
+    Ok(ctes)
 }
 
 /// Puts the queries in the place of their names.

@@ -49,10 +49,7 @@ const SOURCES: [&str; 4] = ["select", "values", "with", "default"];
 
 pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let overrides = tokens.cut_words(&["overriding", "system", "value"], &SOURCES);
-    if tokens.cut_words(&["overriding", "user", "value"], &SOURCES) {
-        return Err(SqlError::unsupported("OVERRIDING USER VALUE")
-            .with_hint("Leave the identity column out: it then has the next number."));
-    }
+    let overridden = tokens.cut_words(&["overriding", "user", "value"], &SOURCES);
     let as_of = AsOfClauses::cut(tokens)?;
     let subscripts = AssignedSubscripts::cut(tokens, false)?;
     let mut parsed = tokens.parse_with(|parser| parser.parse_statement())?;
@@ -78,14 +75,20 @@ pub(crate) fn parse_insert(tokens: &mut TokenReader<'_>) -> Result<Statement> {
         (insert.multi_table_insert_type.is_some(), "INSERT into several tables"),
         (!matches!(insert.table, TableObject::TableName(_)), "INSERT into a function"),
     ])?;
-    // sqlparser has no place for the clause. What it reads here instead was refused above.
+    // sqlparser has no place for the clauses. What it reads here instead was refused above.
     insert.overwrite = overrides;
+    insert.has_table_keyword = overridden;
     Ok(Statement::Insert(Box::new(insert)))
 }
 
 /// Whether an INSERT gives values to columns that are always generated: `OVERRIDING SYSTEM VALUE`.
 pub fn overrides_system(insert: &ast::Insert) -> bool {
     insert.overwrite
+}
+
+/// Whether an INSERT drops what it gives to identity columns: `OVERRIDING USER VALUE`.
+pub fn overrides_user(insert: &ast::Insert) -> bool {
+    insert.has_table_keyword
 }
 
 /// Whether RETURNING has `*`, which stands for the columns of every table.

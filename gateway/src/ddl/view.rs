@@ -10,6 +10,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema},
+        windows::excluding::has_marker,
     },
     query::{Query, views},
     session::{Found, Session},
@@ -86,6 +87,9 @@ pub(crate) async fn drafted(session: &Session, view: &View, create: &CreateView)
     planner.statement_context().type_names().bind(&mut query);
     let ast::Statement::Query(query) = query else { return Err(SqlError::unsupported("this view")) };
     let bound = view_binding::bind(&query, &database, |name| Ok(view.find(name).map(|(_, found)| found)))?;
+    if has_marker(&bound.sql) {
+        return Err(SqlError::unsupported("EXCLUDE in the frame of a window of a view"));
+    }
     Ok(SqlView {
         id: FIRST_OID,
         name: create.name.name.clone(),

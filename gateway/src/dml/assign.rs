@@ -85,8 +85,8 @@ fn cast(
     (mismatch, input): (&dyn Fn() -> SqlError, Input<'_>),
 ) -> Result<Value> {
     use SqlType::{
-        Array, Bool, Bytea, Char, Date, Exact, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
-        Text, Time, Timestamp, Timestamptz, Uuid, Varchar,
+        Array, Bit, Bool, Bytea, Char, Date, Exact, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name,
+        Numeric, Text, Time, Timestamp, Timestamptz, Uuid, Varbit, Varchar,
     };
     let out_of_range = || {
         let message = format!("{} out of range", types::type_name(kind));
@@ -104,6 +104,8 @@ fn cast(
         (Text | Name | Varchar(_) | Char(_), value) => {
             Value::Text(values::text(&value, kind_of(&value, from), input.style))
         }
+        // What is no text is none because a value of it is one here.
+        (kind, Value::Text(_)) if types::is_bits(from) && !matches!(kind, Bit(_) | Varbit(_)) => return Err(mismatch()),
         (_, Value::Text(text)) => return read(&text, kind, input),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();
@@ -157,7 +159,7 @@ fn cast(
         (Array(item), Value::Array(items)) => {
             let from = item_of(from);
             let text = |kind| matches!(kind, Text | Varchar(_) | Json | Jsonb);
-            let is_text = matches!(from, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+            let is_text = types::is_text(from);
             let cast = |value| match value {
                 // Texts in an array have their type: they are no literals.
                 Value::Text(_) if is_text && !text(item.kind()) => Err(mismatch()),

@@ -18,7 +18,7 @@ use crate::{
     query::Query,
     sql::{
         names::table_name,
-        write::{OnConflict, on_conflict, overrides_system},
+        write::{OnConflict, on_conflict, overrides_system, overrides_user},
     },
     view::View,
     write_set::WriteSet,
@@ -78,7 +78,8 @@ pub(crate) fn resolve(view: &View, insert: &ast::Insert) -> Result<(Target, Vec<
         return Err(SqlError::unsupported("INSERT into something that is not a table"));
     };
     let mut target = Target::of(view, &table_name(name)?)?;
-    if overrides_system(insert) {
+    // What is given to them is taken, or dropped.
+    if overrides_system(insert) || overrides_user(insert) {
         target.columns.iter_mut().for_each(|column| column.identity = column.identity.map(|_| Identity::ByDefault));
     }
     let mut named = Vec::with_capacity(insert.columns.len());
@@ -125,13 +126,23 @@ pub(super) fn source(
         for row in &values.rows {
             row.content.iter().zip(&columns).for_each(|(cell, column)| select::hint(&mut hints, cell, column.kind));
         }
+        if overrides_user(insert) {
+            let given = values.rows.iter_mut().flat_map(|row| row.content.iter_mut().zip(&columns));
+            given
+                .filter(|(_, column)| column.identity.is_some())
+                .for_each(|(cell, _)| *cell = select::value(ast::Value::Null));
+        }
         defaults::written_out(&mut values.rows, &columns)?;
         select::type_values(&mut values.rows, &columns)?;
         // DataFusion takes the rows of a VALUES for constants; a row by itself can be a SELECT.
         if let [row] = values.rows.as_slice()
             && row.content.iter().any(select::has_subquery)
         {
-            return Ok((select::select(row.content.clone(), Vec::new(), None)?, hints));
+            let mut select = select::select(row.content.clone(), Vec::new(), None)?;
+            if let ast::Statement::Query(query) = &mut select {
+                query.with = source.with;
+            }
+            return Ok((select, hints));
         }
     }
     Ok((ast::Statement::Query(source), hints))
@@ -148,7 +159,8 @@ pub(super) async fn run(
     let conflict = on_conflict(insert)?;
     upsert::check_target(target, &conflict)?;
     // A row that is new has its defaults, and one that is there keeps what it has.
-    let more = target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
+    let more = overrides_user(insert)
+        || target.columns.iter().enumerate().any(|(at, column)| column.default.is_some() && !named.contains(&at));
     let plain = !returned.is_wanted() && !more && !target.has_conditions();
     let blind = plain && upsert::is_blind(target, &called(insert, target), named, &conflict);
     if let OnConflict::Update { assignments, .. } = &conflict
@@ -181,6 +193,8 @@ pub(crate) struct NewRows {
     /// Rows of the source that are still to come of the last batch.
     rest: Option<RecordBatch>,
     given: Vec<usize>,
+    /// The columns of the source that are taken, if some are not: `OVERRIDING USER VALUE`.
+    kept: Option<Vec<usize>>,
     defaults: Defaults,
     number: u64,
 }
@@ -199,12 +213,15 @@ impl NewRows {
         let batches = rows(query, select, parameters).await?;
         let width = batches.schema().fields().len();
         check_width(insert, named, width)?;
-        let given = named.iter().take(width).copied().collect::<Vec<_>>();
+        let given = named.iter().take(width).copied();
+        let dropped = |at: usize| overrides_user(insert) && target.columns[at].identity.is_some();
+        let (kept, given): (Vec<usize>, Vec<usize>) = given.enumerate().filter(|(_, at)| !dropped(*at)).unzip();
         if !matches!(insert.source.as_ref().map(|source| source.body.as_ref()), Some(SetExpr::Values(_))) {
             given.iter().try_for_each(|at| target.columns[*at].check_given())?;
         }
         let defaults = Defaults::new(query, target, &given).await?;
-        Ok(Self { batches, rest: None, given, defaults, number: 0 })
+        let kept = (kept.len() < width).then_some(kept);
+        Ok(Self { batches, rest: None, given, kept, defaults, number: 0 })
     }
 
     /// The next rows, [`LOOKUP_ROWS`] at most; `None` after the last one.
@@ -225,6 +242,10 @@ impl NewRows {
         let chunk = batch.slice(0, LOOKUP_ROWS.min(batch.num_rows()));
         let left = batch.num_rows() - chunk.num_rows();
         self.rest = (left > 0).then(|| batch.slice(chunk.num_rows(), left));
+        let chunk = match &self.kept {
+            Some(kept) => chunk.project(kept)?,
+            None => chunk,
+        };
         let new = new_rows(query, target, (&self.given, &self.defaults), &chunk, self.number)?;
         self.number += new.len() as u64;
         Ok(Some(new))

@@ -79,6 +79,7 @@ pub(crate) fn value(value: Value) -> Expr {
 pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let name = match kind {
         SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => "text".to_owned(),
+        SqlType::Bit(_) | SqlType::Varbit(_) => "varbit".to_owned(),
         SqlType::Array(ItemType::Varchar(_)) => "text[]".to_owned(),
         kind => types::type_name(kind.without_second_digits()),
     };
@@ -189,6 +190,15 @@ pub(super) fn type_values(rows: &mut [ast::Parens<Vec<Expr>>], columns: &[&Targe
         let mixed = cells().any(is_text) && !cells().all(is_text);
         let is_text_column =
             matches!(column.kind, SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_));
+        // Bits that are written out bear a name, and quoted texts none.
+        if matches!(column.kind, SqlType::Bit(_) | SqlType::Varbit(_)) && !cells().all(is_text) {
+            for row in rows.iter_mut() {
+                if let Some(expr) = row.content.get_mut(at).filter(|cell| digits(cell).is_none()) {
+                    *expr = cast(expr.clone(), column.kind)?;
+                }
+            }
+            continue;
+        }
         // What is cast to a kind of text bears its name.
         let bears = is_text_column && cells().any(|cell| matches!(cell, Expr::Cast { .. }));
         // DataFusion puts together only what bears the same name of a type, and of types that Arrow has no name for,

@@ -328,6 +328,9 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
         "float8" => "double precision",
         "varchar" => "character varying",
         "bpchar" => "character",
+        "varbit" => "bit varying",
+        // Without its quotes the name means one bit.
+        "bit" if modifier < 0 => "\"bit\"",
         "timestamp" => "timestamp without time zone",
         "timestamptz" => "timestamp with time zone",
         "time" => "time without time zone",
@@ -346,6 +349,9 @@ pub(super) fn format_type(statement: &StatementContext, number: u32, modifier: i
     }
     if let ("interval", digits @ 0..=6) = (words[1], modifier & 0xFFFF) {
         return format!("{name}({digits})");
+    }
+    if let ("bit" | "varbit", 1..) = (words[1], modifier) {
+        return format!("{}({modifier})", name.trim_matches('"'));
     }
     match (words[1], modifier - 4) {
         ("varchar" | "bpchar", length) if length > 0 => format!("{name}({length})"),

@@ -225,7 +225,10 @@ pub(super) fn of_type(statement: &StatementContext, kind: SqlType, of: Option<&O
         _ => (None, None, None),
     };
     let length = match kind {
-        SqlType::Varchar(Some(length)) | SqlType::Char(length) => Some(i64::from(length)),
+        SqlType::Varchar(Some(length))
+        | SqlType::Char(length)
+        | SqlType::Bit(Some(length))
+        | SqlType::Varbit(Some(length)) => Some(i64::from(length)),
         _ => None,
     };
     let (udt_schema, udt_name) = match of {

@@ -6,7 +6,8 @@
 use super::procs;
 use crate::pg::{ident::fold, syntax::dialect::parse_text};
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement, TableFactor, VisitMut, VisitorMut,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, ObjectName, Statement,
+    TableFactor, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -49,7 +50,22 @@ fn named(argument: &FunctionArg) -> Option<(String, &FunctionArgExpr)> {
     }
 }
 
+/// `name := value` as `name => value`.
+fn assigned(argument: &mut FunctionArg) {
+    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Assignment, right })) =
+        argument
+        && let Expr::Identifier(name) = left.as_ref()
+    {
+        *argument = FunctionArg::Named {
+            name: name.clone(),
+            arg: FunctionArgExpr::Expr(right.as_ref().clone()),
+            operator: FunctionArgOperator::RightArrow,
+        };
+    }
+}
+
 fn put_in_order(name: &ObjectName, arguments: &mut Vec<FunctionArg>) {
+    arguments.iter_mut().for_each(assigned);
     if arguments.iter().all(|argument| named(argument).is_none()) {
         return;
     }

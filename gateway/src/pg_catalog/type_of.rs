@@ -55,6 +55,8 @@ fn bare(kind: SqlType) -> String {
         SqlType::Numeric { .. } | SqlType::Exact(_) => "numeric".to_owned(),
         SqlType::Varchar(_) => "character varying".to_owned(),
         SqlType::Char(_) => "character".to_owned(),
+        SqlType::Bit(_) => "bit".to_owned(),
+        SqlType::Varbit(_) => "bit varying".to_owned(),
         kind => types::type_name(kind.without_second_digits()),
     }
 }

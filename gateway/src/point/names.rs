@@ -75,7 +75,7 @@ impl Parameters {
 /// their width.
 fn same(kind: SqlType, data: &DataType) -> bool {
     let whole = matches!(data, DataType::Int16 | DataType::Int32 | DataType::Int64);
-    let text = matches!(data, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let text = types::is_text(data);
     match kind {
         SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => whole,
         SqlType::Text | SqlType::Varchar(_) => text,

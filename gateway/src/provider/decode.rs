@@ -13,8 +13,8 @@ use arrow::{
     array::{
         ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
         Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
-        LargeBinaryBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder, Time64MicrosecondBuilder,
-        TimestampMicrosecondBuilder,
+        LargeBinaryBuilder, LargeStringBuilder, RecordBatch, RecordBatchOptions, StringViewBuilder,
+        Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
     },
     datatypes::{IntervalMonthDayNano, SchemaRef},
     error::ArrowError,
@@ -319,6 +319,7 @@ pub(super) enum ColumnBuilder {
     Numeric(Decimal128Builder, u8),
     Exact(LargeBinaryBuilder),
     Text(StringViewBuilder),
+    Bits(LargeStringBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
@@ -351,6 +352,7 @@ impl ColumnBuilder {
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
                 Self::Text(StringViewBuilder::with_capacity(rows))
             }
+            SqlType::Bit(_) | SqlType::Varbit(_) => Self::Bits(LargeStringBuilder::with_capacity(rows, 0)),
             SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
             SqlType::Date => Self::Date(Date32Builder::with_capacity(rows)),
             SqlType::Timestamp(_) | SqlType::Timestamptz(_) => {
@@ -375,6 +377,7 @@ impl ColumnBuilder {
             Self::Numeric(builder, _) => builder.append_null(),
             Self::Exact(builder) => builder.append_null(),
             Self::Text(builder) => builder.append_null(),
+            Self::Bits(builder) => builder.append_null(),
             Self::Bytea(builder) => builder.append_null(),
             Self::Date(builder) => builder.append_null(),
             Self::Timestamp(builder) => builder.append_null(),
@@ -406,6 +409,10 @@ impl ColumnBuilder {
             (Self::Text(builder), ValueRef::Text(text)) => {
                 builder.try_append_value(text).map_err(|_| unfit())?;
                 return Ok(text.len());
+            }
+            (Self::Bits(builder), ValueRef::Text(bits)) => {
+                builder.append_value(bits);
+                return Ok(bits.len());
             }
             (Self::Bytea(builder), ValueRef::Bytes(bytes)) => {
                 builder.append_value(bytes);
@@ -512,6 +519,7 @@ impl ColumnBuilder {
             Self::Numeric(mut builder, _) => Arc::new(builder.finish()),
             Self::Exact(mut builder) => Arc::new(builder.finish()),
             Self::Text(mut builder) => Arc::new(builder.finish()),
+            Self::Bits(mut builder) => Arc::new(builder.finish()),
             Self::Bytea(mut builder) => Arc::new(builder.finish()),
             Self::Date(mut builder) => Arc::new(builder.finish()),
             Self::Timestamp(mut builder) => Arc::new(builder.finish()),

@@ -99,10 +99,13 @@ impl Edge {
             // Literals beside it are of its form.
             SqlType::Exact(_) => None,
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) => {
-                let keeps =
-                    cast.is_none_or(|to| matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View));
+                let keeps = cast.is_none_or(crate::pg::types::is_text);
                 text(literal).filter(|_| keeps).map(|text| Self::on(Value::Text(text.to_owned())))
             }
+            SqlType::Bit(_) | SqlType::Varbit(_) => match (cast, literal) {
+                (None, ScalarValue::LargeUtf8(Some(bits))) => Some(Self::on(Value::Text(bits.clone()))),
+                _ => None,
+            },
             SqlType::Bytea => {
                 let binary =
                     |to: &DataType| matches!(to, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);

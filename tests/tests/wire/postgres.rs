@@ -228,6 +228,7 @@ files! { "tests/slt/postgres":
     array_columns
     arrays
     beside
+    bits
     bytes
     casts
     catalog
@@ -243,8 +244,10 @@ files! { "tests/slt/postgres":
     domains
     enums
     escapes
+    exclusions
     extremes
     filled
+    forms
     guards
     held
     identity

@@ -1,6 +1,7 @@
 //! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end. That of
 //! texts is DataFusion's.
 
+use super::wrapped;
 use crate::{
     codec::parse,
     common_type::arguments::taken_by,
@@ -39,6 +40,11 @@ impl StringAgg {
     }
 }
 
+/// DataFusion's has another type of texts, which are bit strings here.
+fn texts() -> wrapped::Types {
+    wrapped::Types { output: Some(DataType::Utf8View), ..Default::default() }
+}
+
 fn of_bytes(fields: &[FieldRef]) -> bool {
     fields.first().is_some_and(|field| is_bytea(field.data_type()))
 }
@@ -73,11 +79,11 @@ impl AggregateUDFImpl for StringAgg {
         taken_by(self.texts.as_ref(), types)
     }
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        if types.first().is_some_and(is_bytea) { Ok(DataType::Binary) } else { self.texts.return_type(types) }
+        Ok(if types.first().is_some_and(is_bytea) { DataType::Binary } else { DataType::Utf8View })
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if !of_bytes(arguments.expr_fields) {
-            return self.texts.accumulator(arguments);
+            return Ok(Box::new(wrapped::One::new(self.texts.accumulator(arguments)?, texts())));
         }
         let delimiter = delimiter(&arguments)?;
         let list = DataType::new_list(arguments.expr_fields[0].data_type().clone(), true);
@@ -99,7 +105,7 @@ impl AggregateUDFImpl for StringAgg {
         !of_bytes(arguments.expr_fields) && self.texts.groups_accumulator_supported(arguments)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        self.texts.create_groups_accumulator(arguments)
+        Ok(Box::new(wrapped::Many::new(self.texts.create_groups_accumulator(arguments)?, texts())))
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.texts.order_sensitivity()

@@ -150,7 +150,7 @@ fn writer(array: &ArrayRef, kind: &Type, format: Format, style: &Style) -> Resul
         DataType::Decimal128(_, scale) => decimal::<Decimal128Type>(array, *scale, binary),
         DataType::Decimal256(_, scale) => wide_decimal(array, *scale, binary),
         DataType::Utf8 => bytes!(array.as_string::<i32>(), Bytes::of_text(kind, binary)),
-        DataType::LargeUtf8 => bytes!(array.as_string::<i64>(), Bytes::of_text(kind, binary)),
+        DataType::LargeUtf8 => bytes!(array.as_string::<i64>(), if binary { Bytes::Bits } else { Bytes::Raw }),
         DataType::Utf8View => bytes!(array.as_string_view(), Bytes::of_text(kind, binary)),
         DataType::Binary => bytes!(array.as_binary::<i32>(), Bytes::of_bytes(kind, binary, style)),
         DataType::LargeBinary => {
@@ -393,6 +393,8 @@ const JSONB_VERSION: u8 = 1;
 #[derive(Clone, Copy)]
 enum Bytes {
     Raw,
+    /// Texts of `0` and `1` as their number and as bits, the first of a byte being its greatest.
+    Bits,
     Jsonb,
     Hex,
     /// Bytes that are no letters as `\\000`.
@@ -417,6 +419,13 @@ impl Bytes {
     fn write(self, bytes: &[u8], out: &mut BytesMut) {
         match self {
             Self::Raw => out.put_slice(bytes),
+            Self::Bits => {
+                out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+                for eight in bytes.chunks(8) {
+                    let byte = eight.iter().enumerate();
+                    out.put_u8(byte.fold(0, |byte, (at, bit)| byte | u8::from(*bit == b'1') << (7 - at)));
+                }
+            }
             Self::Jsonb => {
                 out.put_u8(JSONB_VERSION);
                 out.put_slice(bytes);

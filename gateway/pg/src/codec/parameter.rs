@@ -16,6 +16,7 @@ use arrow::{
 };
 use bytes::Buf;
 use datafusion::scalar::ScalarValue;
+use keyspan_catalog::value::bits;
 use pgwire::api::Type;
 use std::sync::Arc;
 use tokio_postgres::types::Kind;
@@ -118,6 +119,7 @@ fn of_text(text: &str, kind: &Type, target: &DataType, input: Input<'_>) -> Resu
             }
             _ => ScalarValue::LargeBinary(Some(parse::exact(text)?.as_bytes().to_vec())),
         },
+        Type::BIT | Type::VARBIT => ScalarValue::LargeUtf8(Some(bits::parse(text)?.into_owned())),
         Type::BYTEA => ScalarValue::Binary(Some(bytea(text).ok_or_else(invalid)?)),
         Type::UUID => uuid_value(*uuid::Uuid::parse_str(trimmed).map_err(|_| invalid())?.as_bytes(), target),
         Type::TIMESTAMP => micros_value(parse::timestamp(trimmed, false, input)?, kind),
@@ -244,6 +246,7 @@ fn of_binary(bytes: &[u8], kind: &Type, target: &DataType, input: Input<'_>) -> 
             number => number,
         },
         Type::NUMERIC => of_text(&numeric::text_of_binary(bytes).ok_or_else(invalid)?, kind, target, input)?,
+        Type::BIT | Type::VARBIT => ScalarValue::LargeUtf8(Some(unpacked(bytes).ok_or_else(invalid)?)),
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
         Type::UUID => uuid_value(bytes.try_into().map_err(|_| invalid())?, target),
         Type::DATE => {
@@ -271,6 +274,16 @@ fn of_binary(bytes: &[u8], kind: &Type, target: &DataType, input: Input<'_>) -> 
             _ => return Err(SqlError::unsupported(format!("a binary parameter of type {}", name(kind)))),
         },
     })
+}
+
+/// Bits of bytes behind their number, the first of a byte being its greatest.
+fn unpacked(mut bytes: &[u8]) -> Option<String> {
+    let count = usize::try_from(bytes.try_get_i32().ok()?).ok()?;
+    if bytes.len() != count.div_ceil(8) {
+        return None;
+    }
+    let bit = |at: usize| if bytes[at / 8] >> (7 - at % 8) & 1 == 1 { '1' } else { '0' };
+    Some((0..count).map(bit).collect())
 }
 
 fn interval(mut bytes: &[u8]) -> Option<ScalarValue> {

@@ -169,9 +169,23 @@ pub fn json(text: &str, kind: &str) -> Result<String> {
         SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {kind}"))
             .with_detail(format!("{error}."))
     })?;
+    if kind == "jsonb" && text.contains("\\u0000") && has_zero(&value) {
+        return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text."));
+    }
     let mut out = String::with_capacity(text.len());
     write_json(&value, &mut out);
     Ok(out)
+}
+
+/// Whether a text of a document has U+0000 in it, which no text of PostgreSQL may have.
+fn has_zero(value: &serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::String(text) => text.contains('\0'),
+        serde_json::Value::Array(items) => items.iter().any(has_zero),
+        serde_json::Value::Object(members) => members.iter().any(|(key, value)| key.contains('\0') || has_zero(value)),
+        _ => false,
+    }
 }
 
 /// Writes a value in jsonb's form.

@@ -240,13 +240,26 @@ fn of_plan(message: &str) -> SqlError {
             "No operator matches the given name and argument types. You might need to add explicit type casts.",
         );
     }
-    if message.contains("Failed to coerce arguments") || message.contains("Failed to coerce then") {
+    if message.contains("annot infer common type for bitwise operation")
+        || message.contains("annot coerce arithmetic expression")
+        || message.contains("Failed to coerce arguments")
+        || message.contains("Failed to coerce then")
+    {
         return SqlError::new(SqlState::UNDEFINED_FUNCTION, tidy(message));
     }
-    let grouping =
-        ["GROUP BY clause", "in GROUP BY", "Aggregate functions are not allowed", "aggregate function calls"];
+    let grouping = ["GROUP BY clause", "in GROUP BY", "Aggregate functions are not allowed", "ggregate function calls"];
     if grouping.iter().any(|words| message.contains(words)) && !message.contains("position") {
         return SqlError::new(SqlState::GROUPING_ERROR, tidy(message));
+    }
+    if message.contains("Window function calls cannot be nested") {
+        return SqlError::new(SqlState::WINDOWING_ERROR, tidy(message));
+    }
+    if let Some(has) = between(message, "ource table contains ", " columns")
+        && let Some(names) = between(message, "columns but only ", " names")
+        && has.parse::<usize>().ok() < names.parse().ok()
+    {
+        let message = format!("the table has {has} columns available but {names} columns specified");
+        return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
     }
     if message.contains("nconsistent data length across values list") {
         return SqlError::syntax("VALUES lists must all be the same length");
@@ -301,7 +314,8 @@ fn between<'a>(message: &'a str, start: &str, end: &str) -> Option<&'a str> {
 fn with_type_names(text: &str) -> String {
     let type_name = |word: &str| {
         Some(match word {
-            "Utf8" | "Utf8View" | "LargeUtf8" => "text",
+            "Utf8" | "Utf8View" => "text",
+            "LargeUtf8" => "bit varying",
             "UInt32" => "oid",
             "Int16" => "smallint",
             "Int32" => "integer",

@@ -229,8 +229,7 @@ impl OfBytes {
             Kind::Overlay => {
                 let (new, from) = (bytes_of(&values[1])?, int(2).unwrap_or(1));
                 let count = int(3).unwrap_or_else(|| i64::try_from(new.len()).unwrap_or(i64::MAX));
-                let (before, behind) = (from.saturating_sub(1), from.saturating_add(count));
-                Ok([part(&bytes, 1, Some(before))?, &new, part(&bytes, behind, None)?].concat())
+                overlaid(&bytes, &new, from, count)
             }
             Kind::Trim(start, end) => {
                 let set = bytes_of(&values[1])?;
@@ -243,11 +242,20 @@ impl OfBytes {
     }
 }
 
+/// Bytes with others in the place of so many from a place on.
+///
+/// # Errors
+/// As [`part`], for a place before the first.
+pub(super) fn overlaid(bytes: &[u8], new: &[u8], from: i64, count: i64) -> Result<Vec<u8>> {
+    let (before, behind) = (from.saturating_sub(1), from.saturating_add(count));
+    Ok([part(bytes, 1, Some(before))?, new, part(bytes, behind, None)?].concat())
+}
+
 /// Bytes from a place on, counted from 1: so many, or all.
 ///
 /// # Errors
 /// 22011 for a negative length.
-fn part(bytes: &[u8], from: i64, length: Option<i64>) -> Result<&[u8]> {
+pub(super) fn part(bytes: &[u8], from: i64, length: Option<i64>) -> Result<&[u8]> {
     let length = length.unwrap_or(i64::MAX);
     if length < 0 {
         let message = "negative substring length not allowed";

@@ -18,7 +18,7 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What is wrong with a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,15 @@ pub(crate) fn functions(state: &SessionState) -> Vec<Arc<ScalarUDF>> {
         Some(Arc::new(ScalarUDF::from(Ranged { inner, look: Looked(look) })))
     };
     CHECKED.into_iter().filter_map(made).collect()
+}
+
+/// `power` of floating point numbers, as `a ^ b` computes it.
+pub(crate) fn power() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let inner = datafusion::functions::math::power();
+        Arc::new(ScalarUDF::from(Ranged { inner, look: Looked(of_powers) }))
+    });
+    Arc::clone(&FUNCTION)
 }
 
 /// A check, which is one with its function.

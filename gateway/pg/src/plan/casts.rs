@@ -6,14 +6,14 @@
 
 use crate::{
     datetime::Input,
-    error::SqlError,
+    error::{SqlError, SqlState},
     numeric,
-    types::{self, TYPE_KEY, is_text, sql_type},
+    types::{self, TYPE_KEY, is_bits, is_text, sql_type},
 };
 use arrow::{
     array::{
-        Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, ListArray, PrimitiveBuilder,
-        StringViewBuilder,
+        Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, LargeStringArray,
+        LargeStringBuilder, ListArray, PrimitiveBuilder, StringViewBuilder,
     },
     datatypes::{
         ArrowPrimitiveType, DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, Int16Type, Int32Type,
@@ -32,7 +32,11 @@ use datafusion::{
 };
 use keyspan_catalog::{
     SqlType,
-    value::{calendar::MICROS_PER_DAY, cut_name},
+    value::{
+        bits::{cut, parse},
+        calendar::MICROS_PER_DAY,
+        cut_name,
+    },
 };
 use std::sync::Arc;
 
@@ -52,6 +56,8 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             has_length(named) || named.starts_with("json") || types::enums::is_name(named)
         }
         (from, to) if is_text(from) => is_read(to),
+        (from, to) if is_bits(to) => is_bits(from) || is_counted(from),
+        (from, to) if is_bits(from) => is_counted(to) || is_text(to),
         // Each item as one by itself.
         (DataType::List(from), DataType::List(_)) => {
             let item = types::item_field(target).map(Arc::new);
@@ -105,6 +111,49 @@ pub fn reads_time(call: &ScalarFunction) -> bool {
         && !matches!(call.args.as_slice(), [Expr::Literal(..) | Expr::Placeholder(_)])
 }
 
+/// Whether numbers of a type are cast to bit strings, and back.
+fn is_counted(data: &DataType) -> bool {
+    matches!(data, DataType::Int32 | DataType::Int64)
+}
+
+/// What PostgreSQL has no cast for and Arrow would make something of: bit strings of anything but texts and integers.
+/// Arrays of several dimensions are refused, too.
+///
+/// # Errors
+/// 42846, 0A000.
+pub(super) fn check(from: &Field, to: &Field) -> Result<()> {
+    if let (DataType::List(from), DataType::List(to)) = (from.data_type(), to.data_type())
+        && loses_dimension(from.data_type(), to.data_type())
+    {
+        return Err(external(SqlError::unsupported("a cast of an array of more than one dimension")));
+    }
+    let allowed = |other: &DataType| is_text(other) || is_counted(other) || other.is_null();
+    let bits = (is_bits(from.data_type()), is_bits(to.data_type()));
+    let refused = match bits {
+        (true, false) => !allowed(to.data_type()),
+        (false, true) => {
+            let varying = is_counted(from.data_type()) && matches!(sql_type(to), Some(SqlType::Varbit(_)));
+            !allowed(from.data_type()) || varying
+        }
+        _ => false,
+    };
+    if !refused {
+        return Ok(());
+    }
+    let name = |field: &Field| types::pg_type(field).name().to_owned();
+    let message = format!("cannot cast type {} to {}", name(from), name(to));
+    Err(external(SqlError::new(SqlState::CANNOT_COERCE, message)))
+}
+
+/// Whether a cast of arrays would show the rows of an array of more dimensions as texts.
+fn loses_dimension(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::List(from), DataType::List(to)) => loses_dimension(from.data_type(), to.data_type()),
+        (DataType::List(_), to) => !to.is_null(),
+        _ => false,
+    }
+}
+
 /// Whether a type of texts has a length, to which a cast cuts.
 fn has_length(named: &str) -> bool {
     named.starts_with("character varying(") || named.starts_with("character(") || named == "name"
@@ -124,6 +173,7 @@ fn is_read(data: &DataType) -> bool {
             | DataType::Decimal128(..)
             | DataType::Decimal256(..)
             | DataType::LargeBinary
+            | DataType::LargeUtf8
             | DataType::Binary
             | DataType::FixedSizeBinary(16)
             | DataType::Date32
@@ -179,6 +229,9 @@ pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<Arr
         let cast = ListArray::try_new(plain.clone(), list.offsets().clone(), items, list.nulls().cloned())?;
         return Ok(Arc::new(cast));
     }
+    if is_bits(target.data_type()) && !from.is_null() || is_bits(from) && is_counted(target.data_type()) {
+        return bits(array, target);
+    }
     if is_text(target.data_type()) {
         let text: ArrayRef = Arc::new(crate::codec::print::texts(array, input.style)?);
         let text = read(as_string_view_array(&text)?.iter(), array.len(), target, input)?;
@@ -224,6 +277,46 @@ pub fn convert(array: &ArrayRef, target: &Field, input: Input<'_>) -> Result<Arr
     }
 }
 
+/// Bit strings of another length, of whole numbers, or as whole numbers.
+fn bits(array: &ArrayRef, target: &Field) -> Result<ArrayRef> {
+    let kind = sql_type(target).unwrap_or(SqlType::Varbit(None));
+    if is_bits(target.data_type()) && is_bits(array.data_type()) {
+        let cut = array.as_string::<i64>().iter().map(|value| value.map(|value| cut(value, kind)));
+        return Ok(Arc::new(cut.collect::<LargeStringArray>()));
+    }
+    if is_bits(target.data_type()) {
+        let width = if *array.data_type() == DataType::Int32 { 32 } else { 64 };
+        let whole = arrow::compute::cast(array, &DataType::Int64)?;
+        let whole = whole.as_primitive::<Int64Type>();
+        let length = match kind {
+            SqlType::Bit(Some(length)) => length,
+            _ => width,
+        };
+        let digits = |number: i64| -> String {
+            // The last bits, the sign before the first.
+            let bit = |at: u32| if number >> at.min(63) & 1 == 1 { '1' } else { '0' };
+            (0..length).rev().map(bit).collect()
+        };
+        return Ok(Arc::new(whole.iter().map(|number| number.map(digits)).collect::<LargeStringArray>()));
+    }
+    let width = if *target.data_type() == DataType::Int32 { 32 } else { 64 };
+    let mut whole = PrimitiveBuilder::<Int64Type>::with_capacity(array.len());
+    for value in array.as_string::<i64>() {
+        let Some(value) = value else {
+            whole.append_null();
+            continue;
+        };
+        if value.len() > width {
+            return Err(external(super::checked_arithmetic::out_of_range(target.data_type())));
+        }
+        let number = value.bytes().fold(0_u64, |number, bit| number << 1 | u64::from(bit == b'1'));
+        let number = number.cast_signed();
+        #[expect(clippy::cast_possible_truncation, reason = "32 bits, of which the first is the sign")]
+        whole.append_value(if width == 32 { i64::from(number as i32) } else { number });
+    }
+    cast_whole(&(Arc::new(whole.finish()) as ArrayRef), target.data_type())
+}
+
 fn cast_whole(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     arrow::compute::cast_with_options(array, to, &options)
@@ -265,7 +358,16 @@ fn read<'a>(
 ) -> Result<ArrayRef> {
     let texts: Texts<'a> = Box::new(texts);
     match target.data_type() {
-        DataType::Utf8View | DataType::Utf8 | DataType::LargeUtf8 => read_text(texts, rows, target),
+        DataType::Utf8View | DataType::Utf8 => read_text(texts, rows, target),
+        DataType::LargeUtf8 => {
+            let kind = sql_type(target).unwrap_or(SqlType::Varbit(None));
+            let mut values = LargeStringBuilder::with_capacity(rows, 0);
+            for text in texts {
+                let read = text.map(parse).transpose().map_err(|error| external(error.into()))?;
+                values.append_option(read.as_deref().map(|bits| cut(bits, kind)));
+            }
+            Ok(Arc::new(values.finish()))
+        }
         DataType::Boolean => {
             let mut values = BooleanBuilder::with_capacity(rows);
             for text in texts {

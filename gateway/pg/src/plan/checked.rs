@@ -63,7 +63,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             _ => Ok(Transformed::no(Expr::Negative(inner))),
         },
         Expr::Cast(cast) => {
-            let from = cast.expr.get_type(schema)?;
+            let (_, from) = cast.expr.to_field(schema)?;
+            casts::check(&from, &cast.field)?;
+            let from = from.data_type().clone();
             Ok(match casts::function(&from, &cast.field) {
                 Some(function) => {
                     Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))

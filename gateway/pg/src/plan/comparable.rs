@@ -67,8 +67,10 @@ fn pair(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<()
             || data.is_floating()
             || matches!(data, DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::LargeBinary)
     };
-    let refused =
-        (is_text(a.data_type()) && numbers(b.data_type())) || (numbers(a.data_type()) && is_text(b.data_type()));
+    let of_bits = |data: &DataType| types::is_bits(data) && !data.is_null();
+    let refused = of_bits(a.data_type()) != of_bits(b.data_type())
+        || (is_text(a.data_type()) && numbers(b.data_type()))
+        || (numbers(a.data_type()) && is_text(b.data_type()));
     if !refused {
         return Ok(());
     }

@@ -8,9 +8,11 @@ use crate::{
     numeric,
     plan::{json_paths, numbers},
     syntax::calls::{
-        DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE, UNEQUAL_TO_ALL,
+        COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
+        UNEQUAL_TO_ALL,
     },
     types::{self, is_text},
+    windows::excluding,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
@@ -19,7 +21,7 @@ use datafusion::{
     logical_expr::{
         Cast, Expr, ExprSchemable, Operator, binary_expr,
         expr::Placeholder,
-        planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr},
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr},
         when,
     },
     prelude::lit,
@@ -41,9 +43,10 @@ pub struct Operators;
 type Step = fn(RawBinaryExpr, &DFSchema) -> Result<PlannerResult<RawBinaryExpr>>;
 
 /// The steps in which an operator is planned, until one of them gives an expression.
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     // Those that the passes over the syntax tree made.
     ("comparisons of our own", custom),
+    ("bit strings", bits),
     // Both look at quoted texts, so before these have types.
     ("arrays", arrays),
     ("json", documents),
@@ -97,14 +100,24 @@ impl ExprPlanner for Operators {
         subscripts::planned_access(access, schema)
     }
 
-    /// `SUBSTRING (a FROM 2 FOR 3)`, of `bytea` too.
-    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Planned(functions::bytes::substr().call(args)))
+    /// `POSITION (a IN b)`, of bit strings too.
+    fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(functions::bits::strpos().call(args)))
     }
 
-    /// `OVERLAY (a PLACING b FROM 2)`, of `bytea` too.
+    /// `SUBSTRING (a FROM 2 FOR 3)`, of `bytea` and bit strings too.
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(functions::bits::substr().call(args)))
+    }
+
+    /// `OVERLAY (a PLACING b FROM 2)`, of `bytea` and bit strings too.
     fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        Ok(PlannerResult::Planned(functions::bytes::overlay().call(args)))
+        Ok(PlannerResult::Planned(functions::bits::overlay().call(args)))
+    }
+
+    /// Windows whose frames leave rows out.
+    fn plan_window(&self, expr: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        excluding::planned(expr)
     }
 
     /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
@@ -157,6 +170,7 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
         NEGATIVE => |of, _, schema| signed(of, true, schema),
         POSITIVE => |of, _, schema| signed(of, false, schema),
+        COMPLEMENT => |of, _, schema| complement(of, schema),
         NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
         _ => return Ok(PlannerResult::Original(expr)),
     };
@@ -182,6 +196,34 @@ fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
             return Err(functions::scalar_function::external(error));
         }
     })
+}
+
+/// `~ a`, of whole numbers and of bit strings.
+fn complement(of: Expr, schema: &DFSchema) -> Result<Expr> {
+    if types::is_bits(&of.get_type(schema)?) {
+        return Ok(functions::bits::operator("bitnot").call(vec![of]));
+    }
+    let (of, ones) = narrowed(of, lit(-1_i64), schema);
+    Ok(binary_expr(of, Operator::BitwiseXor, ones))
+}
+
+/// Operators of bit strings; a quoted text beside one is one.
+fn bits(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let is = |side: &Expr| side.get_type(schema).is_ok_and(|data| types::is_bits(&data));
+    let (left, right) = (is(&expr.left), is(&expr.right));
+    let both = |side: &Expr, is: bool| is || is_unknown(side) || matches!(side, Expr::Literal(ScalarValue::Null, _));
+    let both = (left || right) && both(&expr.left, left) && both(&expr.right, right);
+    let function = match expr.op {
+        Sql::BitwiseAnd if both => "bitand",
+        Sql::BitwiseOr if both => "bitor",
+        Sql::PGBitwiseXor if both => "bitxor",
+        Sql::StringConcat if both => "bitcat",
+        Sql::PGBitwiseShiftLeft if left => "bitshiftleft",
+        Sql::PGBitwiseShiftRight if left => "bitshiftright",
+        _ => return Ok(PlannerResult::Original(expr)),
+    };
+    let call = functions::bits::operator(function).call(vec![expr.left, expr.right]);
+    Ok(PlannerResult::Planned(call))
 }
 
 fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
@@ -286,8 +328,7 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
         return Ok(PlannerResult::Planned(raised));
     }
     let float = |side| Expr::Cast(Cast::new(Box::new(side), DataType::Float64));
-    let power = datafusion::functions::math::power();
-    Ok(PlannerResult::Planned(power.call(vec![float(expr.left), float(expr.right)])))
+    Ok(PlannerResult::Planned(functions::float_errors::power().call(vec![float(expr.left), float(expr.right)])))
 }
 
 /// Whole numbers in arithmetic.
@@ -431,8 +472,11 @@ fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
     // A NULL in an array equals no item of another.
     let without_nulls = |side: Expr| functions::arrays::array_without_nulls().call(vec![side]);
     let contains = |whole: Expr, part: Expr| {
+        let is_there = whole.clone().is_not_null();
         let all = array_has_all(whole, part.clone());
-        Expr::and(all, Expr::Not(Box::new(planned::list_has_nulls().call(vec![part]))))
+        let has = Expr::and(all, Expr::Not(Box::new(planned::list_has_nulls().call(vec![part]))));
+        // DataFusion finds nothing in NULL, too.
+        Expr::and(has, Expr::or(is_there, Expr::Literal(ScalarValue::Boolean(None), None)))
     };
     Ok(PlannerResult::Planned(match expr.op {
         Sql::PGOverlap => array_has_any(without_nulls(left), right),

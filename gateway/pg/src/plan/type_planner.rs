@@ -12,7 +12,7 @@ use datafusion::{
     logical_expr::planner::TypePlanner,
     sql::sqlparser::ast::{self, ArrayElemTypeDef, CharacterLength, ExactNumberInfo, TimezoneInfo},
 };
-use keyspan_catalog::{Domain, EnumType, SqlType};
+use keyspan_catalog::{Domain, EnumType, SqlType, value::bits::BITS_MAX};
 use std::sync::Arc;
 
 /// The type planner.
@@ -50,6 +50,8 @@ impl TypePlanner for Types {
                 (DataType::Utf8View, Some(varchar(length.as_ref())))
             }
             Sql::Char(length) | Sql::Character(length) => (DataType::Utf8View, Some(character(length.as_ref()))),
+            Sql::Bit(length) => (types::BITS, Some(bits("bit", Some(length.unwrap_or(1)))?)),
+            Sql::BitVarying(length) | Sql::VarBit(length) => (types::BITS, Some(bits("bit varying", *length)?)),
             Sql::Uuid => (UUID, Some("uuid".into())),
             Sql::JSON => (DataType::Utf8View, Some("json".into())),
             Sql::JSONB => (DataType::Utf8View, Some("jsonb".into())),
@@ -139,6 +141,20 @@ fn character(length: Option<&CharacterLength>) -> String {
     }
 }
 
+/// The name of a type of bit strings.
+fn bits(name: &str, length: Option<u64>) -> Result<String> {
+    let Some(length) = length else { return Ok(name.to_owned()) };
+    let short = if name == "bit" { name } else { "varbit" };
+    let refused = if length == 0 {
+        format!("length for type {short} must be at least 1")
+    } else if length > BITS_MAX.into() {
+        format!("length for type {short} cannot exceed {BITS_MAX}")
+    } else {
+        return Ok(format!("{name}({length})"));
+    };
+    Err(DataFusionError::External(Box::new(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, refused))))
+}
+
 /// A numeric, and its name where Arrow's type does not tell its digits.
 fn numeric(info: &ExactNumberInfo) -> Result<(DataType, Option<String>)> {
     /// PostgreSQL's bounds of a precision and of a scale.
@@ -184,6 +200,10 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Option<(DataType, Opt
     // In quotes stand the names of `pg_type`, which are in lower case.
     let name = if last.quote_style.is_some() { last.value.clone() } else { last.value.to_lowercase() };
     match name.as_str() {
+        "bit" if last.quote_style.is_some() => {
+            Some((types::BITS, types::bit_field("").metadata().get(types::TYPE_KEY).cloned()))
+        }
+        "varbit" => Some((types::BITS, Some("bit varying".to_owned()))),
         "char" if last.quote_style.is_some() => text("\"char\""),
         "bpchar" if !arguments.is_empty() => text(&format!("character({})", arguments.join(","))),
         "text" | "bpchar" | "cstring" | "citext" | "unknown" => plain(DataType::Utf8View),

@@ -23,7 +23,9 @@ use datafusion::sql::sqlparser::ast::{
 
 /// `= ANY` of a parameter or of a quoted text.
 pub(crate) const EQUALS_ANY: &str = "= ANY";
-/// Unary minus of what is no literal; the other side means nothing.
+/// `~` before a value; the other side means nothing.
+pub(crate) const COMPLEMENT: &str = "complement";
+/// Unary minus of what is no literal, in the same way.
 pub(crate) const NEGATIVE: &str = "unary minus";
 /// Unary plus, in the same way.
 pub(crate) const POSITIVE: &str = "unary plus";

@@ -230,6 +230,7 @@ fn type_label(written: &str) -> String {
         "double precision" | "double" | "float" => "float8",
         "decimal" => "numeric",
         "character varying" => "varchar",
+        "bit varying" => "varbit",
         "char" | "character" => "bpchar",
         "timestamp without time zone" => "timestamp",
         "timestamp with time zone" => "timestamptz",

@@ -102,6 +102,11 @@ impl Dialect for BoundedDialect {
 
     // sqlparser reads `a IS DISTINCT FROM b AND c` as `a IS DISTINCT FROM (b AND c)`.
     fn parse_infix(&self, parser: &mut Parser<'_>, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
+        // It reads COLLATE behind what begins an expression alone, not behind a cast.
+        if parser.parse_keyword(Keyword::COLLATE) {
+            let expr = Box::new(left.clone());
+            return Some(parser.parse_object_name(false).map(|collation| Expr::Collate { expr, collation }));
+        }
         let is_distinct = parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]);
         if !is_distinct && !parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
             return None;

@@ -1,14 +1,15 @@
 //! Recursive queries of WITH: what PostgreSQL refuses and DataFusion would compute in another way, and the type of
 //! numbers in the first query.
 
+use super::aggregate_calls::calls_aggregate;
 use crate::{
     error::{Result, SqlError, SqlState},
     ident::fold,
     plan::materialized::count,
 };
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Cte, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, SelectItem, SetExpr, SetOperator,
-    TableFactor, TableWithJoins, Value, With,
+    CastKind, Cte, DataType, ExactNumberInfo, Expr, Ident, JoinOperator, Query, Select, SelectItem, SetExpr,
+    SetOperator, TableFactor, TableWithJoins, Value, With,
 };
 
 /// Checks the recursive queries of a WITH, and casts numbers.
@@ -26,7 +27,7 @@ fn wrong(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_RECURSION, message)
 }
 
-/// PostgreSQL's `checkWellFormedRecursion`, but for aggregates.
+/// PostgreSQL's `checkWellFormedRecursion`, and its `parseCheckAggregates` of recursive terms.
 fn check(cte: &Cte) -> Result<()> {
     let name = fold(&cte.alias.name);
     if count(&*cte.query, &name) == 0 {
@@ -37,15 +38,26 @@ fn check(cte: &Cte) -> Result<()> {
         let form = "does not have the form non-recursive-term UNION [ALL] recursive-term";
         return Err(wrong(format!("recursive query \"{name}\" {form}")));
     };
+    // They would wait for the end of a query that has none without them.
+    let later = [
+        (cte.query.order_by.is_some(), "ORDER BY"),
+        (cte.query.limit_clause.is_some() || cte.query.fetch.is_some(), "LIMIT or OFFSET"),
+    ];
+    if let Some((_, clause)) = later.iter().find(|(is, _)| *is) {
+        return Err(SqlError::unsupported(format!("{clause} in a recursive query")));
+    }
     if count(left.as_ref(), &name) > 0 {
         return Err(within("its non-recursive term"));
     }
-    let mut read = Read { name: &name, times: 0, set: None, outer: false };
+    let mut read = Read { name: &name, times: 0, set: None, outer: false, aggregates: false };
     read.of_body(right);
     match () {
         () if count(right.as_ref(), &name) > read.times => Err(within("a subquery")),
         () if read.times > 1 => {
             Err(wrong(format!("recursive reference to query \"{name}\" must not appear more than once")))
+        }
+        () if read.aggregates => {
+            Err(wrong("aggregate functions are not allowed in a recursive query's recursive term".to_owned()))
         }
         () if read.outer => Err(within("an outer join")),
         () => read.set.map_or(Ok(()), |set| Err(within(set))),
@@ -59,12 +71,17 @@ struct Read<'a> {
     set: Option<&'static str>,
     /// Whether a join may make NULLs of it.
     outer: bool,
+    /// Whether a select that reads it has aggregates: they would have a row in each round, without end.
+    aggregates: bool,
 }
 
 impl Read<'_> {
     fn of_body(&mut self, body: &SetExpr) {
         match body {
-            SetExpr::Select(select) => select.from.iter().for_each(|from| self.of_from(from)),
+            SetExpr::Select(select) => {
+                self.aggregates |= select.from.iter().any(|from| self.is_read_by(from)) && aggregates(select);
+                select.from.iter().for_each(|from| self.of_from(from));
+            }
             SetExpr::Query(query) => self.of_body(&query.body),
             SetExpr::SetOperation { op, left, right, .. } => {
                 let before = self.times;
@@ -96,6 +113,19 @@ impl Read<'_> {
         }
     }
 
+    /// Whether FROM names it, outside of subqueries.
+    fn is_read_by(&self, from: &TableWithJoins) -> bool {
+        let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+        factors.into_iter().any(|factor| match factor {
+            TableFactor::NestedJoin { table_with_joins, .. } => self.is_read_by(table_with_joins),
+            TableFactor::Table { name, args: None, .. } => match name.0.as_slice() {
+                [part] => part.as_ident().is_some_and(|name| fold(name) == self.name),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
     fn of_factor(&mut self, factor: &TableFactor) {
         match factor {
             TableFactor::Table { name, args: None, .. } => {
@@ -107,6 +137,15 @@ impl Read<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether a select has aggregates of its own.
+fn aggregates(select: &Select) -> bool {
+    let items = select.projection.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    items.chain(&select.having).any(calls_aggregate)
 }
 
 /// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.

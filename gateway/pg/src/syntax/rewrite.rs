@@ -7,8 +7,9 @@
 //! bytes is left by now), `AT TIME ZONE` as `timezone(…)`, and whole numbers where their type shows as `integer`.
 
 use super::{
+    aggregate_calls,
     build::call,
-    calls, column_names, counted_rows, counted_sets, documents, order_by, overlaps, records, recursion,
+    calls, column_names, counted_rows, counted_sets, documents, named_windows, order_by, overlaps, records, recursion,
     referenced_names, row_comparison, row_in_query, samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
 };
@@ -40,6 +41,9 @@ pub static EXPAND: Walk = Walk {
             Ok(())
         }),
         Rule::new("counted sets", counted_sets::rewrite),
+        // Needs items as the user wrote them.
+        Rule::new("sets in ORDER BY", set_returning::in_order_by),
+        Rule::new("named windows in ORDER BY", named_windows::order_by),
         // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
         Rule::new("using_columns in ORDER BY", using_columns::order_by),
         Rule::new("values", |query| {
@@ -60,11 +64,17 @@ pub static EXPAND: Walk = Walk {
         }),
     ],
     selects: &[
+        Rule::new("named windows", named_windows::rewrite),
         // Before `labels`: it writes `*` out, whose columns have names.
         Rule::new("using_columns", using_columns::rewrite),
         // Names follow from what the user wrote, so before all that rewrites items.
         Rule::new("labels", |select| {
             column_names::label(select);
+            Ok(())
+        }),
+        // Makes one group of all rows, of which counting says nothing.
+        Rule::new("having of all rows", |select| {
+            aggregate_calls::having_of_all(select);
             Ok(())
         }),
         Rule::new("counted rows", counted_rows::rewrite),
@@ -153,11 +163,33 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         }
         Expr::Function(function) => {
             unqualify(&mut function.name);
+            form_of_normalize(function);
             typed_arguments(function);
             documents::typed(function);
             if let Some(values) = records::values_of_row(function) {
                 *expr = records::of(values);
             }
+        }
+        Expr::Value(value) if matches!(&value.value, Value::UnicodeStringLiteral(_)) => {
+            if let Value::UnicodeStringLiteral(text) = &mut value.value {
+                value.value = Value::SingleQuotedString(std::mem::take(text));
+            }
+        }
+        Expr::IsNormalized { expr: of, form, negated } => {
+            let of = std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new("")));
+            let form = form.as_ref().map_or_else(|| "NFC".to_owned(), ToString::to_string);
+            let is = call("is_normalized", [of, Expr::Value(Value::SingleQuotedString(form).into())]);
+            *expr = if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(is) } } else { is };
+        }
+        Expr::Value(value) if bit_string(&value.value).is_some() => {
+            let bits = bit_string(&value.value).unwrap_or_default();
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Value(Value::SingleQuotedString(bits).into())),
+                data_type: DataType::Custom(ObjectName::from(vec![Ident::with_quote('"', "bit")]), Vec::new()),
+                array: false,
+                format: None,
+            };
         }
         Expr::Value(value) => {
             if let Value::Number(digits, _) = &value.value
@@ -177,8 +209,8 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr: of } if is_least(of) => {
             *expr = Expr::Value(Value::Number(i64::MIN.to_string(), false).into());
         }
-        Expr::UnaryOp { op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus), expr: of } if !is_literal(of) => {
-            let name = if *sign == UnaryOperator::Minus { calls::NEGATIVE } else { calls::POSITIVE };
+        Expr::UnaryOp { op: sign, expr: of } if signs(*sign, of).is_some() => {
+            let name = signs(*sign, of).unwrap_or_default();
             let left = Box::new(std::mem::replace(of.as_mut(), Expr::Identifier(Ident::new(""))));
             let op = BinaryOperator::Custom(name.to_owned());
             *expr = Expr::BinaryOp { left, op, right: Box::new(Expr::Value(Value::Null.into())) };
@@ -199,17 +231,22 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
+/// The operator of our own for one before a value.
+fn signs(op: UnaryOperator, of: &Expr) -> Option<&'static str> {
+    match op {
+        UnaryOperator::Minus if !is_literal(of) => Some(calls::NEGATIVE),
+        UnaryOperator::Plus if !is_literal(of) => Some(calls::POSITIVE),
+        UnaryOperator::BitwiseNot => Some(calls::COMPLEMENT),
+        _ => None,
+    }
+}
+
 /// Operators before a value that DataFusion does not plan, as what they stand for.
 fn function_of(op: UnaryOperator) -> Option<fn(Expr) -> Expr> {
     Some(match op {
         UnaryOperator::PGAbs => |of| call("abs", [of]),
         UnaryOperator::PGSquareRoot => |of| call("sqrt", [double(of)]),
         UnaryOperator::PGCubeRoot => |of| call("cbrt", [double(of)]),
-        UnaryOperator::BitwiseNot => |of| {
-            let ones = Expr::Value(Value::Number("-1".to_owned(), false).into());
-            let (left, right) = (Box::new(Expr::Nested(Box::new(of))), Box::new(ones));
-            Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::PGBitwiseXor, right }))
-        },
         _ => return None,
     })
 }
@@ -217,6 +254,15 @@ fn function_of(op: UnaryOperator) -> Option<fn(Expr) -> Expr> {
 fn double(of: Expr) -> Expr {
     let data_type = DataType::DoublePrecision;
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(of), data_type, array: false, format: None }
+}
+
+/// `B'101'` and `X'1F'`, as the quoted text that means the same as a `bit`.
+fn bit_string(value: &Value) -> Option<String> {
+    match value {
+        Value::SingleQuotedByteStringLiteral(digits) => Some(format!("b{digits}")),
+        Value::HexStringLiteral(digits) => Some(format!("x{digits}")),
+        _ => None,
+    }
 }
 
 /// The type `jsonpath`, which DataFusion does not know: a cast to it is a function.
@@ -296,6 +342,19 @@ fn unqualify(name: &mut ObjectName) {
     let own = name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value.starts_with("_pg_"));
     if name.0.len() == 2 && (is(PG_CATALOG) || (own && is(INFORMATION_SCHEMA))) {
         name.0.remove(0);
+    }
+}
+
+/// `normalize(a, NFD)`, whose form is a word.
+fn form_of_normalize(function: &mut Function) {
+    let is_it = function.name.to_string().eq_ignore_ascii_case("normalize");
+    if let FunctionArguments::List(list) = &mut function.args
+        && let [_, FunctionArg::Unnamed(FunctionArgExpr::Expr(form))] = list.args.as_mut_slice()
+        && let Expr::Identifier(word) = form
+        && is_it
+        && word.quote_style.is_none()
+    {
+        *form = Expr::Value(Value::SingleQuotedString(word.value.to_uppercase()).into());
     }
 }
 
@@ -390,13 +449,17 @@ mod tests {
             expect![[r#"
                 query: referenced names
                 query: counted sets
+                query: sets in ORDER BY
+                query: named windows in ORDER BY
                 query: using_columns in ORDER BY
                 query: values
                 query: recursion
                 query: hidden order
                 query: order by labels
+                select: named windows
                 select: using_columns
                 select: labels
+                select: having of all rows
                 select: counted rows
                 select: set_returning
                 select: row_in_query

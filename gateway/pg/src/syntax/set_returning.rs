@@ -8,6 +8,7 @@
 //! own function, which holds no list.
 
 use super::{
+    aggregate_calls::calls,
     build::{is_quoted, parsed_expr, parsed_query},
     column_names::numbered,
     documents::{self, OF_JSONB, as_jsonb},
@@ -15,9 +16,9 @@ use super::{
 };
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    SelectItem, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, OrderBy, OrderByKind,
+    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -50,6 +51,29 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
         "string_to_table" => &[("", "string_to_array")],
         _ => return None,
     })
+}
+
+/// A function that returns a set in ORDER BY is an item of the select list, by whose number it is named.
+///
+/// # Errors
+/// 0A000 where it is none: it would give more rows.
+pub(super) fn in_order_by(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return Ok(()) };
+    for order in orders.iter_mut().filter(|order| calls(&order.expr, gives_rows)) {
+        let is_it = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => *expr == order.expr,
+            _ => false,
+        };
+        let wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        let Some(at) = select.projection.iter().position(is_it).filter(|_| !select.projection.iter().any(wild)) else {
+            return Err(SqlError::unsupported(
+                "a set-returning function in ORDER BY that is no item of the select list",
+            ));
+        };
+        order.expr = Expr::Value(Value::Number((at + 1).to_string(), false).into());
+    }
+    Ok(())
 }
 
 /// Functions of JSON whose columns, with their types, stand in the alias: `AS x(a integer, b text)`.

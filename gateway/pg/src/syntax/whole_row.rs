@@ -109,6 +109,7 @@ fn rewrite(select: &mut Select, columns: VecDeque<Vec<String>>) -> Result<bool> 
             let is_column = hidden.contains(&relation.name);
             Ok(Row {
                 name: relation.name.clone(),
+                columns: columns.clone(),
                 value: record(&relation.name, columns, relation.may_miss)?,
                 is_column,
             })
@@ -151,6 +152,7 @@ fn rewrite(select: &mut Select, columns: VecDeque<Vec<String>>) -> Result<bool> 
 /// A relation of a select.
 struct Row {
     name: String,
+    columns: Vec<String>,
     value: Expr,
     /// Whether a column has this name, which comes first.
     is_column: bool,
@@ -184,6 +186,26 @@ impl Items<'_> {
         let row = self.rows.iter().find(|row| row.name == name && !(by_name && row.is_column))?;
         self.used.insert(row.name.clone());
         Some(row.value.clone())
+    }
+
+    /// An argument of `ROW`: the columns of a relation for `t.*`.
+    fn written_out(&mut self, argument: FunctionArg) -> Vec<FunctionArg> {
+        let found = star(&argument).and_then(|name| self.rows.iter().find(|row| row.name == name));
+        let Some(row) = found else { return vec![argument] };
+        self.used.insert(row.name.clone());
+        let column = |column: &String| {
+            let names = vec![quoted(&row.name), quoted(column)];
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::CompoundIdentifier(names)))
+        };
+        row.columns.iter().map(column).collect()
+    }
+}
+
+/// The constructor of rows.
+fn is_row(name: &datafusion::sql::sqlparser::ast::ObjectName) -> bool {
+    match name.0.as_slice() {
+        [part] => part.as_ident().is_some_and(|name| name.quote_style.is_none() && fold(name) == "row"),
+        _ => false,
     }
 }
 
@@ -241,6 +263,12 @@ impl VisitorMut for Items<'_> {
             }
             Expr::Function(function) if !is_count(&function.name) => {
                 let FunctionArguments::List(list) = &mut function.args else { return ControlFlow::Continue(()) };
+                // `ROW(t.*)` has the columns of `t`, not its row.
+                if is_row(&function.name) {
+                    let given = std::mem::take(&mut list.args).into_iter();
+                    list.args = given.flat_map(|argument| self.written_out(argument)).collect();
+                    return ControlFlow::Continue(());
+                }
                 for argument in &mut list.args {
                     if let Some(row) = star(argument).and_then(|name| self.row(&name, false)) {
                         *argument = FunctionArg::Unnamed(FunctionArgExpr::Expr(row));

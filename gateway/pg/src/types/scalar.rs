@@ -33,6 +33,7 @@ pub fn scalar_of_value(value: &Value, kind: SqlType) -> ScalarValue {
             Value::Text(text),
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb,
         ) => Some(ScalarValue::Utf8View(Some(text.clone()))),
+        (Value::Text(bits), SqlType::Bit(_) | SqlType::Varbit(_)) => Some(ScalarValue::LargeUtf8(Some(bits.clone()))),
         (Value::Bytes(bytes), SqlType::Bytea) => Some(ScalarValue::Binary(Some(bytes.to_vec()))),
         (Value::Time(micros), SqlType::Time(_)) => Some(ScalarValue::Time64Microsecond(Some(*micros))),
         (Value::Interval(Interval { months, days, micros }), SqlType::Interval(_)) => micros

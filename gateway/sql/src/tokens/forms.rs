@@ -2,7 +2,10 @@
 
 use super::{at, is_word, offset};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
-use keyspan_pg::error::{Result, SqlError};
+use keyspan_pg::{
+    error::{Result, SqlError},
+    windows::excluding::Exclusion,
+};
 
 /// Adds a token, and simplifies what the last ones are together.
 pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
@@ -10,7 +13,7 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
     unqualify_operator(tokens, &next.token);
     without_only(tokens, &next.token);
     interval_of_frame(tokens, &next.token);
-    without_exclude_no_others(tokens, &next.token);
+    exclusions(tokens, &next.token);
     if typed_name(tokens, &next) {
         return;
     }
@@ -117,16 +120,60 @@ fn interval_of_frame(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
-/// `EXCLUDE NO OTHERS` at the end of a frame, which says nothing.
-fn without_exclude_no_others(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
-    if *next == Token::RParen
-        && let [.., exclude, no, others] = tokens.as_slice()
-        && is_word(Some(&exclude.token), "exclude")
-        && is_word(Some(&no.token), "no")
-        && is_word(Some(&others.token), "others")
-    {
-        tokens.truncate(tokens.len() - 3);
+/// `EXCLUDE …` at the end of a frame, which sqlparser does not know: NO OTHERS says nothing, and the rest becomes an
+/// argument of the function before `OVER`, the last, which the planner takes off again ([`excluding`]). What stands in
+/// a window of the WINDOW clause stays, and is refused.
+///
+/// [`excluding`]: keyspan_pg::windows::excluding
+fn exclusions(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
+    if *next != Token::RParen {
+        return;
     }
+    let Some(at) = tokens.iter().rev().take(3).position(|token| is_word(Some(&token.token), "exclude")) else { return };
+    let at = tokens.len() - 1 - at;
+    let words: Vec<String> = tokens[at + 1..].iter().map(|token| token.token.to_string().to_lowercase()).collect();
+    let words = words.join(" ");
+    if words == "no others" {
+        tokens.truncate(at);
+        return;
+    }
+    let Some(exclusion) = Exclusion::of_words(&words) else { return };
+    let Some(end) = arguments_end(tokens, at) else { return };
+    let span = tokens[end].span;
+    let token = |token: Token| TokenWithSpan { token, span };
+    tokens.truncate(at);
+    let marker = token(Token::SingleQuotedString(exclusion.marker()));
+    let has_arguments = end > 0 && tokens[end - 1].token != Token::LParen;
+    let added = if has_arguments { vec![token(Token::Comma), marker] } else { vec![marker] };
+    tokens.splice(end..end, added);
+}
+
+/// Where the arguments end of the function whose window's bracket is still open at a place.
+fn arguments_end(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let over = opening(tokens, at)?.checked_sub(1)?;
+    if !is_word(Some(&tokens[over].token), "over") {
+        return None;
+    }
+    let end = over.checked_sub(1).filter(|end| tokens[*end].token == Token::RParen)?;
+    let before = opening(tokens, end)?.checked_sub(1)?;
+    if !is_word(Some(&tokens[before].token), "filter") {
+        return Some(end);
+    }
+    before.checked_sub(1).filter(|end| tokens[*end].token == Token::RParen)
+}
+
+/// The bracket that is open at a place.
+fn opening(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (place, token) in tokens[..at].iter().enumerate().rev() {
+        match token.token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => return Some(place),
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Types of numbers that a literal has without a cast as well, as an offset.

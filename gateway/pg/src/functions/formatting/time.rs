@@ -237,6 +237,7 @@ fn field(time: &NaiveDateTime, zone: Option<&Moment>, name: &str, bare: bool) ->
             "WW" => number((time.ordinal() - 1) / 7 + 1, 2),
             "IW" => number(time.iso_week().week(), 2),
             "Q" => (time.month0() / 3 + 1).to_string(),
+            "CC" if time.year() <= 0 => format!("-{}", padded((year(time.year()) + 99) / 100, 2, bare)),
             "CC" => padded((year(time.year()) + 99) / 100, 2, bare),
             "J" => (i64::from(time.num_days_from_ce()) + 1_721_425).to_string(),
             _ => name.to_owned(),
