@@ -57,7 +57,8 @@ pub enum SqlType {
     Varchar(Option<u32>),
     /// `char(n)`, n in characters, in private tables only. Trailing blanks are insignificant and not stored.
     Char(u32),
-    /// `bit(n)`, which has n bits; `None` for what operators give, of any length. A value is the text of its `0` and `1`, whose order is that of bit strings. In private tables only.
+    /// `bit(n)`, which has n bits; `None` for what operators give, of any length. A value is the text of its `0` and
+    /// `1`, whose order is that of bit strings. In private tables only.
     Bit(Option<u32>),
     /// `bit varying(n)`; `None` without a bound. As [`Bit`](Self::Bit) else.
     Varbit(Option<u32>),

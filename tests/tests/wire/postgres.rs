@@ -60,9 +60,10 @@ fn changes_something(sql: &str) -> bool {
     ["nextval", "setval", "set_config", "random", "clock_timestamp"].iter().any(|function| sql.contains(function))
 }
 
-/// Whether queries in WITH write: such a statement runs once.
+/// Whether queries in WITH write, or what they stand before: such a statement runs once.
 fn writes_within_with(sql: &str) -> bool {
-    ["AS (INSERT", "AS (UPDATE", "AS (DELETE"].iter().any(|write| sql.contains(write))
+    let writes = ["AS (INSERT", "AS (UPDATE", "AS (DELETE", ") INSERT INTO", ") MERGE INTO"];
+    writes.iter().any(|write| sql.contains(write))
 }
 
 /// An error as its SQLSTATE.

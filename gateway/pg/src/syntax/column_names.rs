@@ -156,6 +156,7 @@ fn name_of(expr: &Expr) -> (String, u8) {
         }
         Expr::TypedString(typed) => (type_label(&typed.data_type.to_string()), 1),
         Expr::Interval(_) => ("interval".to_owned(), 1),
+        Expr::IsNormalized { negated: false, .. } => ("is_normalized".to_owned(), 2),
         Expr::Case { else_result, .. } => {
             let inner = else_result.as_ref().map(|inner| name_of(inner)).filter(|(_, strength)| *strength > 1);
             inner.unwrap_or_else(|| ("case".to_owned(), 1))
@@ -199,7 +200,6 @@ fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
     }
 }
 
-/// PostgreSQL's internal name of a type as it was written.
 /// The name that PostgreSQL gives a column without a label.
 pub(super) fn label_of(expr: &Expr) -> String {
     name_of(expr).0
@@ -217,6 +217,7 @@ fn cast_label(data_type: &DataType) -> String {
     }
 }
 
+/// PostgreSQL's internal name of a type as it was written.
 fn type_label(written: &str) -> String {
     let lower = written.to_lowercase();
     let base = lower.split('(').next().unwrap_or(&lower).trim();

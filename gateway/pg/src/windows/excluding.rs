@@ -299,7 +299,7 @@ impl PartitionEvaluator for Evaluator {
             Reads::Value(place) => {
                 let sought = match place {
                     Place::First => kept().next().map(|rows| rows.start),
-                    Place::Last => kept().last().map(|rows| rows.end - 1),
+                    Place::Last => kept().next_back().map(|rows| rows.end - 1),
                     Place::Nth => {
                         let nth = arrow::compute::cast(&values[1], &DataType::Int64)?;
                         let nth = usize::try_from(nth.as_primitive::<Int64Type>().value(row) - 1).unwrap_or(usize::MAX);
