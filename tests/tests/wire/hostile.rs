@@ -63,6 +63,8 @@ fn statements() -> Vec<(String, &'static str)> {
         ("SELECT array_resize(ARRAY[1], 2147483647)".into(), "54000"),
         ("SELECT length(repeat('a', 2000000000))".into(), "54000"),
         ("SELECT length(lpad('x', 2000000000 - g)) FROM generate_series(1, 100) g".into(), "54000"),
+        ("SELECT length(g::bit(80000000)) FROM generate_series(1, 1000) g".into(), "54000"),
+        ("SELECT length((g % 2)::text::bit(80000000)) FROM generate_series(1, 1000) g".into(), "54000"),
         ("SELECT length(replace(repeat('a', 1000000), 'a', repeat('b', 10000)))".into(), "54000"),
         ("SELECT length(regexp_replace(repeat('a', 1000000), '(.*)', repeat('\\1', 10000)))".into(), "54000"),
         ("SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))".into(), "22023"),

@@ -7,6 +7,7 @@
 use crate::{
     datetime::Input,
     error::{SqlError, SqlState},
+    functions::bounded::ResultBytes,
     numeric,
     types::{self, TYPE_KEY, is_bits, is_text, sql_type},
 };
@@ -201,6 +202,14 @@ impl ScalarUDFImpl for CastTo {
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let input = Input::within(&arguments.config_options);
+        // What is shorter is filled with zeros.
+        if let Some(SqlType::Bit(Some(length))) = sql_type(&self.target) {
+            let rows = match &arguments.args[0] {
+                ColumnarValue::Array(array) => array.len() as u64,
+                ColumnarValue::Scalar(_) => 1,
+            };
+            ResultBytes::within(&arguments.config_options).check("bit", u64::from(length).saturating_mul(rows))?;
+        }
         match &arguments.args[0] {
             ColumnarValue::Array(array) => Ok(ColumnarValue::Array(convert(array, &self.target, input)?)),
             ColumnarValue::Scalar(scalar) => {
