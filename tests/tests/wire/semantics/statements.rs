@@ -109,7 +109,7 @@ async fn semantics_10_what_the_planner_would_drop_is_refused() -> Result<()> {
         a> SELECT * FROM (SELECT * FROM t FOR UPDATE) x
         0A000: FOR UPDATE or FOR SHARE in or of a subquery is not supported
         HINT: Put it at the end of the SELECT that reads the table. A subquery of UPDATE and DELETE, and a query in WITH before them, may have it as well, if it names nothing of the statement around it.
-        a> SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE TIES) FROM t
+        a> SELECT sum(a) OVER w FROM t WINDOW w AS (ORDER BY a ROWS 1 PRECEDING EXCLUDE TIES)
         0A000: EXCLUDE TIES in the frame of a window is not supported
         a> SELECT * FROM t ORDER BY b COLLATE "de_DE"
         0A000: the collation "de_DE" is not supported
