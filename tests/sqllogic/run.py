@@ -14,7 +14,7 @@ PostgreSQL's answer is the one that counts.
 A statement
 
     agrees     gives the values that the file has, or fails as it says, or answers as PostgreSQL does;
-    refused    is an error of class 0A (not supported);
+    refused    is an error of class 0A (not supported), or names a relation that such a statement would have made or filled;
     fails      is another error;
     differs    gives other values.
 
@@ -32,6 +32,8 @@ import psycopg
 from psycopg import pq
 
 TIMEOUT = "60s"
+# What a statement makes or fills.
+MAKES = re.compile(r"(?:create\s+(?:temp\w*\s+)?(?:table|view)|insert\s+into)\s+\"?(\w+)", re.I)
 KINDS = ("agrees", "refused", "fails", "differs", "broken")
 
 
@@ -169,10 +171,14 @@ class Arbiter:
 
 def run_file(name, text, options):
     server, arbiter = Server(options.keyspan, "keyspan"), Arbiter(options.postgres)
-    count = collections.Counter()
+    count, missing = collections.Counter(), set()
     for line, kind, what, sql, expected in records(text):
         answer = server.run(sql)
         verdict = judge(kind, what, answer, expected)
+        if verdict in ("differs", "fails") and missing.intersection(re.findall(r"\w+", sql.lower())):
+            verdict = "refused"
+        if verdict == "refused" and (made := MAKES.search(sql)):
+            missing.add(made.group(1).lower())
         if verdict in ("differs", "fails") and (other := arbiter.says(sql, what)) is not None:
             if answer[0] == "error":
                 verdict = "agrees" if other == ("error",) else verdict

@@ -23,10 +23,11 @@ use datafusion::{
     logical_expr::{
         Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, WindowFrame, WindowFrameBound,
         WindowFrameUnits, binary_expr,
-        expr::{InList, InSubquery, ScalarFunction, WindowFunction},
+        expr::{Exists, InList, InSubquery, ScalarFunction, WindowFunction},
     },
     optimizer::AnalyzerRule,
     prelude::lit,
+    scalar::ScalarValue,
 };
 use std::sync::Arc;
 
@@ -119,7 +120,31 @@ fn in_subquery(mut within: InSubquery) -> Expr {
             char_blanks::trim(&mut within.expr);
         }
     }
-    Expr::InSubquery(within)
+    constant_in(within)
+}
+
+/// NULL is in no rows, and unknown to be in some. DataFusion's join finds a constant NULL in none, so that
+/// `NULL NOT IN (…)` would hold of all rows.
+fn constant_in(within: InSubquery) -> Expr {
+    let mut constant = within.expr.as_ref();
+    while let Expr::Cast(cast) = constant {
+        constant = &cast.expr;
+    }
+    let is_null = matches!(constant, Expr::Literal(value, _) if value.is_null());
+    let is_open = matches!(constant, Expr::Placeholder(_)) && within.negated;
+    if !is_null && !is_open {
+        return Expr::InSubquery(within);
+    }
+    let unknown = || Expr::Literal(ScalarValue::Boolean(None), None);
+    let there = |negated| Expr::Exists(Exists { subquery: within.subquery.clone(), negated });
+    match (is_null, within.negated) {
+        (true, false) => Expr::and(there(false), unknown()),
+        (true, true) => Expr::or(there(true), unknown()),
+        (false, _) => {
+            let known = Expr::or(within.expr.clone().is_not_null(), unknown());
+            Expr::or(there(true), Expr::and(known, Expr::InSubquery(within.clone())))
+        }
+    }
 }
 
 /// A quoted text that is compared with a value.
