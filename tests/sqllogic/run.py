@@ -14,7 +14,8 @@ PostgreSQL's answer is the one that counts.
 A statement
 
     agrees     gives the values that the file has, or fails as it says, or answers as PostgreSQL does;
-    refused    is an error of class 0A (not supported), or names a relation that such a statement would have made or filled;
+    refused    is an error of class 0A (not supported), or names a relation that such a statement would have made or
+               filled;
     fails      is another error;
     differs    gives other values.
 

@@ -1,5 +1,5 @@
-//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`, `WITH … MERGE`: inlines the queries of WITH, since the gateway builds the SELECT
-//! that a write reads from. The WITH of an INSERT goes before its query instead.
+//! `WITH … UPDATE`, `WITH … DELETE`, `WITH … INSERT`, `WITH … MERGE`: inlines the queries of WITH, since the gateway
+//! builds the SELECT that a write reads from. The WITH of an INSERT goes before its query instead.
 
 use crate::{ast::merge::MergeClause, merge::expressions};
 use datafusion::sql::sqlparser::ast::{

@@ -149,9 +149,11 @@ mod tests {
         );
         assert_eq!(
             written(
-                "SELECT 1 FROM t WINDOW w AS (PARTITION BY b), v AS (w ORDER BY c) ORDER BY sum(a) OVER (v ROWS 1 PRECEDING)"
+                "SELECT 1 FROM t WINDOW w AS (PARTITION BY b), v AS (w ORDER BY c) \
+                ORDER BY sum(a) OVER (v ROWS 1 PRECEDING)"
             ),
-            "SELECT 1 FROM t WINDOW w AS (PARTITION BY b), v AS (PARTITION BY b ORDER BY c) ORDER BY sum(a) OVER (PARTITION BY b ORDER BY c ROWS 1 PRECEDING)"
+            "SELECT 1 FROM t WINDOW w AS (PARTITION BY b), v AS (PARTITION BY b ORDER BY c) \
+            ORDER BY sum(a) OVER (PARTITION BY b ORDER BY c ROWS 1 PRECEDING)"
         );
         assert_eq!(
             written("SELECT sum(a) OVER w FROM t WINDOW w AS (ORDER BY c)"),

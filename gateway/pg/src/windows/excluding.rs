@@ -1,7 +1,7 @@
 //! `EXCLUDE CURRENT ROW`, `GROUP` and `TIES` in the frame of a window, which DataFusion's frames do not have.
 //!
-//! The parser does not know them either: the reader of tokens puts a [marker](Exclusion::marker) behind the arguments of
-//! the function, which [`planned`] takes off again. The function becomes [`Excluding`], a window function of the same
+//! The parser does not know them either: the reader of tokens puts a [marker](Exclusion::marker) behind the arguments
+//! of the function, which [`planned`] takes off again. The function becomes [`Excluding`], a window function of the same
 //! frame. It is computed over a whole partition, for each row over what is left of its frame, so that a frame of many
 //! rows costs its length for every row. Functions that look at no frame (`rank`, `lag` …) stay what they are.
 
