@@ -49,6 +49,17 @@ pub fn is_decimal(data: &DataType) -> bool {
     )
 }
 
+/// A literal number with a minus before it. Whole numbers and numerics have no negative zero, so that `-0` is zero where
+/// a column makes a float of it, too.
+pub fn negated(digits: &str) -> String {
+    let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
+    match digits.strip_prefix('-') {
+        Some(digits) => digits.to_owned(),
+        None if mantissa.bytes().any(|byte| byte.is_ascii_digit() && byte != b'0') => format!("-{digits}"),
+        None => digits.to_owned(),
+    }
+}
+
 /// Whether values of a type are numbers, floating point ones included.
 pub fn is_number(data: &DataType) -> bool {
     data.is_numeric() || is_exact(data)
@@ -126,6 +137,21 @@ pub fn text(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use expect_test::{Expect, expect};
+
+    #[test]
+    fn zero_has_no_sign() {
+        for (digits, expected) in [
+            ("0", "0"),
+            ("0.00", "0.00"),
+            ("0e5", "0e5"),
+            ("0.01", "-0.01"),
+            ("10", "-10"),
+            ("-5", "5"),
+            ("1e0", "-1e0"),
+        ] {
+            assert_eq!(negated(digits), expected);
+        }
+    }
 
     #[test]
     fn digits_decide_on_the_form() {

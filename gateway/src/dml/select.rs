@@ -2,17 +2,15 @@
 //! parses.
 
 use super::target::{Target, TargetColumn};
-use crate::pg::syntax::dialect::parse_text;
-use crate::{
-    pg::syntax::build::select_from,
-    pg::{
-        error::Result,
-        functions::subscript_assignment::{ELEMENT, SLICE},
-        ident::quoted,
-        names::{self, RelationName},
-        plan::type_planner,
-        types,
-    },
+use crate::pg::{
+    error::Result,
+    functions::subscript_assignment::{ELEMENT, SLICE},
+    ident::quoted,
+    names::{self, RelationName},
+    numeric::negated,
+    plan::type_planner,
+    syntax::{build::select_from, dialect::parse_text},
+    types,
 };
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{
@@ -162,7 +160,7 @@ fn digits(expr: &Expr) -> Option<String> {
             true => Exact::parse(number)?.ok().map(|number| number.to_text()),
             false => Some(number.to_string()),
         },
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => digits(expr).map(|number| format!("-{number}")),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => digits(expr).map(|number| negated(&number)),
         _ => None,
     }
 }

@@ -3,10 +3,9 @@
 //! A tree is held against a plain one of its kind, with the parts that are looked at here cut out: whatever else a
 //! statement may have, now or in a later version of the parser, makes it another shape.
 
-use crate::pg::syntax::dialect::parse_text;
 use crate::{
     dml::defaults::is_default,
-    pg::{ident::fold, names::RelationName},
+    pg::{ident::fold, names::RelationName, numeric::negated, syntax::dialect::parse_text},
     sql::names::table_name,
 };
 use datafusion::{
@@ -245,7 +244,7 @@ fn digits(expr: &Expr) -> Option<String> {
             digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| digits.clone())
         }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
-            Expr::Value(_) => digits(expr).map(|digits| format!("-{digits}")),
+            Expr::Value(_) => digits(expr).map(|digits| negated(&digits)),
             _ => None,
         },
         _ => None,

@@ -342,6 +342,12 @@ async fn a_uuid_given_and_null_in_one_insert() {
     check(5_602_434_390_786_382_226, false).await;
 }
 
+/// `-0` for a key of floats: zero has no sign in a whole number.
+#[tokio::test]
+async fn a_whole_zero_with_a_minus() {
+    check(5_206_740_629_585_777_312, true).await;
+}
+
 /// A scalar is what its type says: what the comparisons of this test rely on.
 #[test]
 fn parameters_are_of_their_types() {
