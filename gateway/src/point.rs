@@ -4,8 +4,9 @@
 //! shape      which statements these are, by their syntax tree alone: a positive list
 //! names      tables, columns and parameters of the tree in the catalog
 //! read       SELECT of plain columns by the whole key, or the first rows of a key prefix in the key's order
-//! write      INSERT (with defaults and RETURNING of columns) and blind upserts of values, UPDATE and DELETE by the
-//!            whole key
+//! write      INSERT of values (with defaults), upserts, UPDATE and DELETE by the whole key; RETURNING of columns
+//! change     what is read of a row that is there, and what it becomes
+//! sums       what is added to a column
 //! ```
 //!
 //! A statement is compiled when it is prepared ([`compile`]), which gives the types of its parameters and its columns
@@ -19,9 +20,11 @@
 //! not on the list, at compile time or with the values of one execution, goes the general way, and so does everything
 //! with `keyspan.pushdown` or `keyspan.point` off.
 
+mod change;
 mod names;
 mod read;
 mod shape;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -118,18 +121,19 @@ pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &
             let columns = read.columns().clone();
             (Plan::Read(Box::new(read)), Some(columns))
         }
-        Statement::Insert(insert) => {
-            let write = Write::insert(insert, &mut parameters, view)?;
-            let columns = write.columns().cloned();
-            (Plan::Write(Box::new(write)), columns)
-        }
-        Statement::Update(update) => (Plan::Write(Box::new(Write::update(update, &mut parameters, view)?)), None),
-        Statement::Delete(delete) => (Plan::Write(Box::new(Write::delete(delete, &mut parameters, view)?)), None),
+        Statement::Insert(insert) => of_write(Write::insert(insert, &mut parameters, view)?),
+        Statement::Update(update) => of_write(Write::update(update, &mut parameters, view)?),
+        Statement::Delete(delete) => of_write(Write::delete(delete, &mut parameters, view)?),
         _ => return None,
     };
     let needs = Arc::<Needs>::default();
     needs.add(&view.snapshot, plan.table().id.0, on_target(statement), None);
     Some(Compiled { parameters: parameters.types()?, columns, plan: Arc::new(Planned { plan, needs }) })
+}
+
+fn of_write(write: Write) -> (Plan, Option<SchemaRef>) {
+    let columns = write.columns().cloned();
+    (Plan::Write(Box::new(write)), columns)
 }
 
 impl CompiledPlan {

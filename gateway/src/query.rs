@@ -49,6 +49,7 @@ pub(crate) mod joins;
 mod passes;
 pub(crate) mod plan_cache;
 pub(crate) mod planning;
+mod row_types;
 pub mod runtime;
 pub mod schemas;
 pub mod state;
@@ -382,6 +383,7 @@ pub(crate) async fn plan(context: &SessionContext, query: ast::Statement) -> Res
 
 async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Result<LogicalPlan> {
     let known = Arc::clone(StatementContext::within(context.state_ref().read().config_options())?);
+    row_types::expand(&known, &mut query)?;
     known.type_names().resolve(&mut query);
     passes::run(&mut query, &columns_of(context)).await?;
     domains::expand(context, &known, &mut query).await?;

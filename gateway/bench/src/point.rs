@@ -28,8 +28,8 @@ pub(super) const POINT_HELP: &str = "\
 A server is started on a store in a temporary folder, and PostgreSQL beside it where it is installed (initdb and postgres in
 /usr/lib/postgresql/15/bin or in PATH; as the user postgres or nobody when this is run by root). Both get the same table of readings (key:
 device and time; 100 readings a device). Clients of this process then run prepared statements, each connection one after the other: reads
-of a row, of a device's last row, of 20 rows in order, updates, upserts, inserts and deletes by key, and inserts as applications send them
-(numbers of a sequence, defaults, RETURNING), on one connection and on several.
+of a row, of a device's last row, of 20 rows in order, updates, upserts, inserts and deletes by key, and what applications send: inserts
+with numbers of a sequence, defaults and RETURNING, upserts and updates that add to what is there, on one connection and on several.
 Answers are checked. PostgreSQL's settings are printed; it syncs each commit, as Keyspan does.
 
 A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when an answer is
@@ -118,14 +118,16 @@ pub(super) async fn run(options: &PointOptions, folder: &Path) -> Result<PointRe
     client.batch_execute(&format!("CREATE DATABASE bench; {TABLE} {ONE_VERSION}")).await?;
     let client = connect(&keyspan).await?;
     client.batch_execute(ORDERS).await?;
+    work::load_counters(&client, devices).await?;
     work::load(&client, devices).await?;
     let other = options.server.postgres(&memory, &folder.join("postgres"))?;
     let mut postgres = None;
     if let Some((server, config)) = &other {
         let client = connect(config).await?;
         client.batch_execute(&format!("{TABLE}; {ORDERS}")).await?;
+        work::load_counters(&client, devices).await?;
         work::load(&client, devices).await?;
-        client.batch_execute("VACUUM ANALYZE readings").await?;
+        client.batch_execute("VACUUM ANALYZE readings, counters").await?;
         let version = client.query_one("SHOW server_version", &[]).await?.get(0);
         postgres = Some(About { version, settings: server.settings.clone() });
     }

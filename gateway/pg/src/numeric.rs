@@ -15,7 +15,7 @@
 //! Literals, operators, functions, casts, aggregates and codecs ask here which form a numeric has.
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::Operator;
+use datafusion::{logical_expr::Operator, scalar::ScalarValue};
 use keyspan_catalog::value::exact::Exact;
 
 pub mod cast;
@@ -126,6 +126,19 @@ pub fn arithmetic(operator: Operator, left: &DataType, right: &DataType) -> Opti
 /// None that occurs: a float has few digits.
 pub fn of_float(value: f64, is_real: bool) -> crate::error::Result<Exact> {
     number::Number::of_f64(value, if is_real { column::REAL_DIGITS } else { column::DOUBLE_DIGITS }).to_exact()
+}
+
+/// The sum of two numbers of which one is a numeric, or their difference: of the exact form, NULL where one is.
+///
+/// # Errors
+/// 22003
+pub fn sum(left: &ScalarValue, right: &ScalarValue, off: bool) -> crate::error::Result<ScalarValue> {
+    let (left, right) = (column::number_of_scalar(left)?, column::number_of_scalar(right)?);
+    match left.zip(right) {
+        None => Ok(ScalarValue::LargeBinary(None)),
+        Some((left, right)) if off => column::scalar(&left.minus(&right)),
+        Some((left, right)) => column::scalar(&left.plus(&right)),
+    }
 }
 
 /// The text of a value of the exact form.

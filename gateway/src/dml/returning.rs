@@ -75,7 +75,7 @@ impl<'a> Returned<'a> {
     ///
     /// # Errors
     /// 54000 above [`RETURNED_BYTES_MAX`].
-    pub(super) fn add(&mut self, number: u64, values: Vec<Value>) -> Result<()> {
+    pub(crate) fn add(&mut self, number: u64, values: Vec<Value>) -> Result<()> {
         let size = |value: &Value| match value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
@@ -91,16 +91,17 @@ impl<'a> Returned<'a> {
         Self::new(wanted.then_some(&[]))
     }
 
-    /// The columns with these places, under the names of a schema.
+    /// The columns with these places, under the names of a schema, in the order of the rows' numbers.
     ///
     /// # Errors
     /// 54000 for too many bytes.
     pub(crate) fn columns(
-        self,
+        mut self,
         target: &Target,
         places: &[usize],
         schema: &SchemaRef,
     ) -> Result<SendableRecordBatchStream> {
+        self.rows.sort_by_key(|(number, _)| *number);
         let rows: Vec<&[Value]> = self.rows.iter().map(|(_, values)| values.as_slice()).collect();
         let batch = batch(target, places, schema, &rows)?;
         check_bytes(batch.get_array_memory_size())?;

@@ -37,7 +37,7 @@ const EXCLUDED: &str = "excluded";
 const CONFLICTS_MAX: usize = 64;
 
 /// 21000
-pub(super) fn twice() -> SqlError {
+pub(crate) fn twice() -> SqlError {
     let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
     SqlError::new(SqlState::CARDINALITY_VIOLATION, message).with_hint(
         "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
@@ -95,7 +95,7 @@ pub(crate) fn is_blind(target: &Target, called: &Ident, named: &[usize], conflic
 
 /// What is set, without parts of the key that are set to those of the inserted row: it conflicts with one that has the
 /// same.
-pub(super) fn changes<'a>(
+pub(crate) fn changes<'a>(
     target: &Target,
     assignments: &'a [(String, Expr)],
 ) -> impl Iterator<Item = &'a (String, Expr)> {

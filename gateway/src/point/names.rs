@@ -40,8 +40,9 @@ impl Parameters {
         }
     }
 
-    /// The same for an operand that a part of a key is compared with. Numbers are compared with all their digits.
-    fn compared(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
+    /// The same for an operand that a part of a key is compared with, or that is added to a numeric. Numbers keep all
+    /// their digits.
+    pub(super) fn compared(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         let data = types::data_type(kind);
         match operand {
             Operand::Parameter(number) if numeric::is_numeric(&data) => {

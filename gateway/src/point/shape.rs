@@ -24,6 +24,9 @@ use std::sync::LazyLock;
 const OTHER_NAMES: [&str; 7] =
     ["current_schema", "current_role", "current_database", "typinput", "typoutput", "typreceive", "typsend"];
 
+/// What the row that was to be inserted is called.
+const EXCLUDED: &str = "excluded";
+
 static SELECT: LazyLock<Box<Query>> = LazyLock::new(|| match plain("SELECT * FROM t") {
     Statement::Query(query) => query,
     other => unreachable!("a query: {other}"),
@@ -69,12 +72,22 @@ pub(super) enum Operand {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NewValue {
     Given(Operand),
-    /// A column with a value added, or taken off.
-    Added {
-        to: String,
-        operand: Operand,
+    /// A column of the row that was to be inserted.
+    Excluded(String),
+    /// A column with something added, or taken off.
+    Sum {
+        of: String,
+        addend: Addend,
         off: bool,
     },
+}
+
+/// What is added to a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Addend {
+    Operand(Operand),
+    /// A column of the row that was to be inserted.
+    Excluded(String),
 }
 
 /// A column, how it is compared, and with what.
@@ -167,23 +180,39 @@ impl Named {
         Some(found)
     }
 
-    /// A value, or a sum of a column and a value.
-    fn new_value(&self, expr: &Expr) -> Option<NewValue> {
+    /// A table that is called so, in a statement that may speak of the row that was to be inserted, too. `None` for one
+    /// that has its name.
+    pub(super) fn called(table: &RelationName, called: &str) -> Option<Self> {
+        (called != EXCLUDED).then(|| Self { table: table.clone(), called: called.to_owned() })
+    }
+
+    /// By what the statement calls the table.
+    pub(super) fn name(&self) -> &str {
+        &self.called
+    }
+
+    /// A value, or a sum of a column and a value; with `excluded` it may be of the row that was to be inserted.
+    pub(super) fn new_value(&self, expr: &Expr, excluded: bool) -> Option<NewValue> {
         if let Some(given) = given(expr).filter(|given| *given != Operand::Default) {
             return Some(NewValue::Given(given));
         }
+        let addend = |expr: &Expr| match excluded_column(expr).filter(|_| excluded) {
+            Some(column) => Some(Addend::Excluded(column)),
+            None => added(expr).map(Addend::Operand),
+        };
         match expr {
-            Expr::Nested(inner) => self.new_value(inner),
+            Expr::Nested(inner) => self.new_value(inner, excluded),
             Expr::BinaryOp { left, op: BinaryOperator::Plus, right } => {
-                let (to, operand) = match self.column(left) {
-                    Some(column) => (column, value(right)?),
-                    None => (self.column(right)?, value(left)?),
+                let (of, addend) = match self.column(left) {
+                    Some(column) => (column, addend(right)?),
+                    None => (self.column(right)?, addend(left)?),
                 };
-                Some(NewValue::Added { to, operand, off: false })
+                Some(NewValue::Sum { of, addend, off: false })
             }
             Expr::BinaryOp { left, op: BinaryOperator::Minus, right } => {
-                Some(NewValue::Added { to: self.column(left)?, operand: value(right)?, off: true })
+                Some(NewValue::Sum { of: self.column(left)?, addend: addend(right)?, off: true })
             }
+            expr if excluded => excluded_column(expr).map(NewValue::Excluded),
             _ => None,
         }
     }
@@ -224,6 +253,18 @@ fn operator(op: &BinaryOperator) -> Option<Operator> {
         BinaryOperator::GtEq => Operator::GtEq,
         _ => return None,
     })
+}
+
+/// The column of the row that was to be inserted that an expression is.
+fn excluded_column(expr: &Expr) -> Option<String> {
+    let Expr::CompoundIdentifier(parts) = expr else { return None };
+    let [row, column] = parts.as_slice() else { return None };
+    (fold(row) == EXCLUDED).then(|| fold(column))
+}
+
+/// What is added: a parameter, or a literal number.
+fn added(expr: &Expr) -> Option<Operand> {
+    value(expr).or_else(|| digits(expr).map(Operand::Digits))
 }
 
 /// A parameter, or a literal that is not NULL.
@@ -312,6 +353,9 @@ pub(super) fn insert(insert: &Insert) -> Option<Vec<Vec<Operand>>> {
     let SetExpr::Values(values) = insert.source.as_ref()?.body.as_ref() else { return None };
     let mut bare = insert.clone();
     (bare.table, bare.columns, bare.on, bare.returning) = (INSERT.table.clone(), Vec::new(), None, None);
+    if bare.table_alias.as_ref().is_some_and(|alias| alias.explicit) {
+        bare.table_alias = None;
+    }
     if let Some(SetExpr::Values(of)) = bare.source.as_mut().map(|source| source.body.as_mut())
         && let Some(SetExpr::Values(plain)) = INSERT.source.as_ref().map(|source| source.body.as_ref())
     {
@@ -339,13 +383,14 @@ pub(super) fn returned(items: &[SelectItem], called: &str, all: &[&str]) -> Opti
     Some(found)
 }
 
-/// An UPDATE of one table. That SET names columns plainly, each once, is for
+/// An UPDATE of one table. What its RETURNING says is not looked at here. That SET names columns plainly, each once, is for
 /// [`assignments`](crate::sql::write::assignments) to say.
 pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     let bare = Update {
         table: UPDATE.table.clone(),
         assignments: UPDATE.assignments.clone(),
         selection: None,
+        returning: None,
         ..update.clone()
     };
     if bare != *UPDATE {
@@ -353,14 +398,15 @@ pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     }
     let table = Named::of(&update.table)?;
     let set = crate::sql::write::assignments(&update.assignments).ok()?;
-    let set = set.into_iter().map(|(name, value)| Some((name, table.new_value(&value)?))).collect::<Option<_>>()?;
+    let set =
+        set.into_iter().map(|(name, value)| Some((name, table.new_value(&value, false)?))).collect::<Option<_>>()?;
     let comparisons = table.comparisons(update.selection.as_ref()?)?;
     Some(ChangeShape { table, set, comparisons })
 }
 
-/// A DELETE from one table.
+/// A DELETE from one table. What its RETURNING says is not looked at here.
 pub(super) fn delete(delete: &Delete) -> Option<ChangeShape> {
-    let bare = Delete { from: DELETE.from.clone(), selection: None, ..delete.clone() };
+    let bare = Delete { from: DELETE.from.clone(), selection: None, returning: None, ..delete.clone() };
     let FromTable::WithFromKeyword(from) = &delete.from else { return None };
     let [from] = from.as_slice() else { return None };
     if bare != *DELETE {

@@ -1,45 +1,43 @@
-//! `INSERT` of values and blind upserts, `UPDATE` and `DELETE` by the whole key. An INSERT has defaults that need not
-//! be computed, and returns columns; an UPDATE sets values, or adds whole numbers to columns.
+//! `INSERT` of values, `UPDATE` and `DELETE` by the whole key, with RETURNING of columns. An INSERT has defaults that
+//! need not be computed. An UPDATE, and an INSERT whose key is taken, set values or sums ([`change`](super::change)).
 //!
 //! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
 //! way: it reports the same one of several errors.
 
 use super::{
+    change::{Change, Changed, Old, assigned, no_value},
     names::{self, KeyComparisons, Parameters, operand_value},
-    shape::{self, ChangeShape, NewValue, Operand},
+    shape::{self, ChangeShape, Named, Operand},
 };
 use crate::{
     context::StatementContext,
     dml::{
         assign::assign_scalar,
         defaults::Defaults,
-        insert::{called, new_row, numbers, put_blindly, put_new, resolve},
+        insert::{NewRow, called, creation, new_row, numbers, put_blindly, put_new, resolve},
         returning::{Returned, field},
-        target::{Place, Target, TargetColumn, marker},
+        target::{Target, TargetColumn},
         upsert,
     },
-    pg::{
-        error::{Result, SqlError, SqlState},
-        ident::fold,
-    },
-    provider::{self, decode::Layout, keys::Keys},
+    pg::{error::Result, ident::fold},
+    provider::keys::Keys,
     sql::write::{OnConflict, on_conflict},
     view::View,
     write_set::WriteSet,
 };
-use arrow::{
-    array::ArrayRef,
-    datatypes::{Schema, SchemaRef},
-};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::{
     execution::SendableRecordBatchStream,
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, SelectItem},
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{SqlType, Table, Value, table::Identity};
-use keyspan_storage::{Columns, Mutation, Row, RowSet, Scan};
-use std::{collections::HashSet, sync::Arc};
+use keyspan_catalog::{Table, Value, table::Identity};
+use keyspan_storage::{KeyRange, Mutation, Row, RowKey, RowSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Rows of an INSERT, at most.
 const ROWS_MAX: usize = 256;
@@ -48,13 +46,18 @@ const ROWS_MAX: usize = 256;
 pub(super) struct Write {
     target: Target,
     how: How,
+    /// The places of the columns that are returned, and what they are called.
+    returned: Option<(Vec<usize>, SchemaRef)>,
 }
 
 enum How {
     Insert(Box<Insert>),
-    Update { key: KeyComparisons, set: Set },
-    Delete { key: KeyComparisons },
+    Update { key: KeyComparisons, change: Box<Change> },
+    Delete { key: KeyComparisons, old: Box<Old> },
 }
+
+/// What is written, how many rows, and those of RETURNING.
+type Done = (WriteSet, u64, Option<SendableRecordBatchStream>);
 
 /// New rows.
 struct Insert {
@@ -65,30 +68,14 @@ struct Insert {
     taken: Taken,
     /// Whether columns that are not given have defaults.
     has_defaults: bool,
-    /// The places of the columns that are returned, and what they are called.
-    returned: Option<(Vec<usize>, SchemaRef)>,
-}
-
-/// Columns by their places, and their new values.
-struct Set {
-    columns: Vec<(usize, Operand, Option<Added>)>,
-    /// How the columns are read that values are added to, if there are any.
-    sources: Option<(Arc<dyn Layout>, Columns)>,
-}
-
-/// The column that an operand is added to, or taken off, among those that are read.
-#[derive(Clone, Copy, Debug)]
-struct Added {
-    source: usize,
-    off: bool,
 }
 
 /// What an INSERT does with a row whose key is there.
-#[derive(Clone, Copy, Debug, PartialEq)]
 enum Taken {
     Fail,
     Skip,
     Overwrite,
+    Change(Box<Change>),
 }
 
 impl std::fmt::Debug for Write {
@@ -146,26 +133,32 @@ impl Write {
         let called = called(insert, &target);
         let conflict = on_conflict(insert).ok()?;
         upsert::check_target(&target, &conflict).ok()?;
+        let returned = match &insert.returning {
+            None => None,
+            Some(items) => Some(returned(&target, items, &fold(&called))?),
+        };
         let taken = match &conflict {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
             // A row that is new has its defaults, and one that is there keeps what it has.
             OnConflict::Update { .. }
-                if !has_defaults
-                    && insert.returning.is_none()
-                    && upsert::is_blind(&target, &called, &given, &conflict) =>
+                if !has_defaults && returned.is_none() && upsert::is_blind(&target, &called, &given, &conflict) =>
             {
                 Taken::Overwrite
             }
+            OnConflict::Update { assignments, condition: None, .. } if target.hidden_key.is_none() => {
+                let named = Named::called(&target.name(), &fold(&called))?;
+                let set = upsert::changes(&target, assignments)
+                    .map(|(name, value)| Some((name.clone(), named.new_value(value, true)?)))
+                    .collect::<Option<Vec<_>>>()?;
+                let places = places(returned.as_ref());
+                Taken::Change(Box::new(Change::of(&target, set, places, parameters, view)?))
+            }
             OnConflict::Update { .. } => return None,
         };
-        let returned = match &insert.returning {
-            None => None,
-            Some(items) => Some(returned(&target, items, &fold(&called))?),
-        };
         let key_places = target.key_places().ok()?;
-        let how = How::Insert(Box::new(Insert { given, key_places, rows, taken, has_defaults, returned }));
-        Some(Self { target, how })
+        let how = How::Insert(Box::new(Insert { given, key_places, rows, taken, has_defaults }));
+        Some(Self { target, how, returned })
     }
 
     /// Compiles an UPDATE.
@@ -176,46 +169,13 @@ impl Write {
         if needs_more(&target) {
             return None;
         }
-        let operator = view.rows.tenant().is_none();
-        let all = provider::schema_of(&target.table, operator);
-        let mut sources: Vec<usize> = Vec::new();
-        let column = |(name, value): (String, NewValue)| {
-            let at = target.position(&name).ok()?;
-            let column = &target.columns[at];
-            // What a message holds that its descriptor does not know is read, and kept.
-            if !matches!(column.place, Place::Cell { aggregate: None, .. }) || column.message().is_some() {
-                return None;
-            }
-            match value {
-                NewValue::Given(operand) => Some((at, assigned(operand, column.kind, parameters)?, None)),
-                NewValue::Added { to, operand, off } => {
-                    let source = &target.columns[target.position(&to).ok()?];
-                    let is_cell = matches!(source.place, Place::Cell { aggregate: None, .. });
-                    let is_whole = matches!(source.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
-                    if !is_cell || !is_whole || source.kind != column.kind {
-                        return None;
-                    }
-                    parameters.beside(&operand, source.kind)?;
-                    let read = all.index_of(&to).ok()?;
-                    let known = sources.iter().position(|known| *known == read);
-                    let source = known.unwrap_or_else(|| {
-                        sources.push(read);
-                        sources.len() - 1
-                    });
-                    Some((at, as_written(operand), Some(Added { source, off })))
-                }
-            }
+        let returned = match &update.returning {
+            None => None,
+            Some(items) => Some(returned(&target, items, table.name())?),
         };
-        let columns = set.into_iter().map(column).collect::<Option<_>>()?;
-        let sources = if sources.is_empty() {
-            None
-        } else {
-            let schema = Arc::new(all.project(&sources).ok()?);
-            Some(provider::row_layout(&target.table, operator, &sources, schema, &provider::WantedMaps::new()))
-        };
-        let set = Set { columns, sources };
+        let change = Box::new(Change::of(&target, set, places(returned.as_ref()), parameters, view)?);
         let key = by_key(&target, comparisons, parameters, view)?;
-        Some(Self { target, how: How::Update { key, set } })
+        Some(Self { target, how: How::Update { key, change }, returned })
     }
 
     /// Compiles a DELETE.
@@ -223,8 +183,16 @@ impl Write {
         let ChangeShape { table, comparisons, .. } = shape::delete(delete)?;
         names::table(view, &table.table)?;
         let target = Target::of(view, &table.table).ok()?;
+        let returned = match &delete.returning {
+            None => None,
+            Some(items) => Some(returned(&target, items, table.name())?),
+        };
+        let mut read = places(returned.as_ref()).to_vec();
+        read.sort_unstable();
+        read.dedup();
+        let old = Box::new(Old::of(&target, read, view)?);
         let key = by_key(&target, comparisons, parameters, view)?;
-        Some(Self { target, how: How::Delete { key } })
+        Some(Self { target, how: How::Delete { key, old }, returned })
     }
 
     /// Its table.
@@ -234,10 +202,7 @@ impl Write {
 
     /// The columns of its RETURNING.
     pub(super) fn columns(&self) -> Option<&SchemaRef> {
-        match &self.how {
-            How::Insert(insert) => insert.returned.as_ref().map(|(_, schema)| schema),
-            How::Update { .. } | How::Delete { .. } => None,
-        }
+        self.returned.as_ref().map(|(_, schema)| schema)
     }
 
     /// Whether it needs to know what a statement knows: the time, sequences, numbers of rows.
@@ -252,24 +217,73 @@ impl Write {
         view: &View,
         parameters: &[ScalarValue],
         context: Option<Arc<StatementContext>>,
-    ) -> Result<Option<(WriteSet, u64, Option<SendableRecordBatchStream>)>> {
-        let (rows, set) = match &self.how {
-            How::Insert(insert) => return self.put(insert, view, parameters, context).await.map(Some),
-            How::Update { key, set } => (key.rows(parameters), Some(set)),
-            How::Delete { key } => (key.rows(parameters), None),
+    ) -> Result<Option<Done>> {
+        let mut written = WriteSet::counted(view.memory.clone());
+        let mut returned = Returned::plain(self.returned.is_some());
+        let (key, old) = match &self.how {
+            How::Insert(insert) => {
+                let new = self.new_rows(insert, view, parameters, context)?;
+                let count = self.put(insert, new, (view, parameters), (&mut written, &mut returned)).await?;
+                return count.map(|count| self.done(written, count, returned)).transpose();
+            }
+            How::Update { key, change } => (key, change.old()),
+            How::Delete { key, old } => (key, old.as_ref()),
         };
-        let Some(rows) = rows else { return Ok(None) };
-        let changed = self.change(rows, set, view, parameters).await?;
-        Ok(changed.map(|(writes, count)| (writes, count, None)))
+        let Some(rows) = key.rows(parameters) else { return Ok(None) };
+        let mut count = 0;
+        if !rows.is_empty() {
+            let found: Vec<Row> = view.scan(&self.target.table, old.scan(rows)).try_concat().await?;
+            for row in found {
+                let changed = self.changed(&row, (view, parameters))?;
+                let Some((mutations, after)) = changed else { return Ok(None) };
+                written.add_read(&self.target.table, row.key.clone())?;
+                written.mutate(&self.target.table, row.key, mutations)?;
+                if self.returned.is_some() {
+                    returned.add(count, after)?;
+                }
+                count += 1;
+            }
+        }
+        self.done(written, count, returned).map(Some)
     }
 
-    async fn put(
+    /// What an UPDATE or DELETE does to a row, and the row that it returns. `None` as [`run`](Self::run) has it.
+    fn changed(
+        &self,
+        row: &Row,
+        (view, parameters): (&View, &[ScalarValue]),
+    ) -> Result<Option<(Vec<Mutation>, Vec<Value>)>> {
+        let target = &self.target;
+        match &self.how {
+            How::Update { change, .. } => {
+                let returns = self.returned.is_some();
+                change.apply(row, Changed { target, view, parameters, excluded: &[], returns })
+            }
+            How::Delete { old, .. } if self.returned.is_some() => {
+                let Some(read) = old.read(row)? else { return Ok(None) };
+                Ok(Some((vec![Mutation::DeleteFromRow], old.values(target, &read, view)?)))
+            }
+            How::Insert(_) | How::Delete { .. } => Ok(Some((vec![Mutation::DeleteFromRow], Vec::new()))),
+        }
+    }
+
+    /// What it has written, how many rows, and those of RETURNING.
+    fn done(&self, written: WriteSet, count: u64, returned: Returned<'_>) -> Result<Done> {
+        let rows = match &self.returned {
+            Some((places, schema)) => Some(returned.columns(&self.target, places, schema)?),
+            None => None,
+        };
+        Ok((written, count, rows))
+    }
+
+    /// The rows of an INSERT, checked.
+    fn new_rows(
         &self,
         insert: &Insert,
         view: &View,
         parameters: &[ScalarValue],
         context: Option<Arc<StatementContext>>,
-    ) -> Result<(WriteSet, u64, Option<SendableRecordBatchStream>)> {
+    ) -> Result<Vec<NewRow>> {
         let target = &self.target;
         let numbers = context.as_deref().map(numbers);
         let defaults = match context.filter(|_| insert.has_defaults) {
@@ -283,7 +297,8 @@ impl Write {
                 defaults.fill(&mut values)?;
             }
             for (operand, at) in row.iter().zip(&insert.given) {
-                values[*at] = self.value(*at, operand, parameters, view)?;
+                let scalar = operand_value(operand, parameters).ok_or_else(no_value)?;
+                values[*at] = assign_scalar(scalar, &scalar.data_type(), &target.columns[*at], view.input.input())?;
             }
             let parts = match &numbers {
                 Some(numbers) => target.new_parts(&insert.key_places, &values, numbers),
@@ -291,123 +306,65 @@ impl Write {
             };
             new.push(new_row(view, target, parts, values, number as u64)?);
         }
-        let (mut written, mut seen) = (WriteSet::counted(view.memory.clone()), HashSet::new());
-        let mut returned = Returned::plain(insert.returned.is_some());
-        let count = match insert.taken {
-            Taken::Overwrite => put_blindly(target, &insert.given, new, &mut seen, &mut written)?,
-            Taken::Fail | Taken::Skip => {
-                let skip = insert.taken == Taken::Skip;
-                put_new((view, target), new, skip, &mut seen, (&mut written, &mut returned)).await?
-            }
-        };
-        let rows = match &insert.returned {
-            Some((places, schema)) => Some(returned.columns(target, places, schema)?),
-            None => None,
-        };
-        Ok((written, count, rows))
+        Ok(new)
     }
 
-    /// Sets columns of the row, or deletes it without any. `None` as [`run`](Self::run) has it.
-    async fn change(
+    /// Writes new rows; how many were written. `None` as [`run`](Self::run) has it.
+    async fn put(
         &self,
-        rows: RowSet,
-        set: Option<&Set>,
-        view: &View,
-        parameters: &[ScalarValue],
-    ) -> Result<Option<(WriteSet, u64)>> {
-        let (target, mut written) = (&self.target, WriteSet::counted(view.memory.clone()));
-        if rows.is_empty() {
-            return Ok(Some((written, 0)));
+        insert: &Insert,
+        new: Vec<NewRow>,
+        (view, parameters): (&View, &[ScalarValue]),
+        (written, returned): (&mut WriteSet, &mut Returned<'_>),
+    ) -> Result<Option<u64>> {
+        let (target, mut seen) = (&self.target, HashSet::new());
+        match &insert.taken {
+            Taken::Overwrite => put_blindly(target, &insert.given, new, &mut seen, written).map(Some),
+            Taken::Fail => put_new((view, target), new, false, &mut seen, (written, returned)).await.map(Some),
+            Taken::Skip => put_new((view, target), new, true, &mut seen, (written, returned)).await.map(Some),
+            Taken::Change(change) => self.put_or_change(change, new, (view, parameters), (written, returned)).await,
         }
-        let sources = set.and_then(|set| set.sources.as_ref());
-        let columns = sources.map_or_else(|| Columns::Of(Vec::new()), |(_, columns)| columns.clone());
-        let scan = Scan { columns, keep_empty: true, versions_max: Some(1), ..Scan::of(rows) };
-        let found: Vec<Row> = view.scan(&target.table, scan).try_concat().await?;
-        let count = found.len() as u64;
-        for row in found {
-            let old = match sources {
-                None => None,
-                Some((layout, _)) => {
-                    let mut rows = layout.start();
-                    rows.push(&row)?;
-                    // A row that is not shown is for the general way.
-                    let Some(old) = Some(rows.finish()?).filter(|old| old.num_rows() == 1) else { return Ok(None) };
-                    Some(old)
-                }
-            };
-            let Row { key, .. } = row;
-            let mutations = match set {
-                None => vec![Mutation::DeleteFromRow],
-                Some(set) => {
-                    let mut mutations = vec![marker()];
-                    for (at, operand, added) in &set.columns {
-                        let column = &target.columns[*at];
-                        let value = match (added, &old) {
-                            (Some(added), Some(old)) => {
-                                let given = operand_value(operand, parameters).ok_or_else(no_value)?;
-                                let sum = sum(old.column(added.source), given, added.off)?;
-                                assign_scalar(&sum, &sum.data_type(), column, view.input.input())?
-                            }
-                            _ => self.value(*at, operand, parameters, view)?,
-                        };
-                        target.check_null(column, &value)?;
-                        column.set(&value, &mut mutations)?;
-                    }
-                    mutations
-                }
-            };
-            written.add_read(&target.table, key.clone())?;
-            written.mutate(&target.table, key, mutations)?;
+    }
+
+    /// Writes rows that are not there, and changes those that are; all of the former first, as on the general way.
+    async fn put_or_change(
+        &self,
+        change: &Change,
+        new: Vec<NewRow>,
+        (view, parameters): (&View, &[ScalarValue]),
+        (written, returned): (&mut WriteSet, &mut Returned<'_>),
+    ) -> Result<Option<u64>> {
+        let target = &self.target;
+        let (count, returns) = (new.len() as u64, self.returned.is_some());
+        let keys = RowSet::new(new.iter().map(|row| KeyRange::point(&row.key)));
+        let found: Vec<Row> = view.scan(&target.table, change.old().scan(keys)).try_concat().await?;
+        let there: HashMap<RowKey, Row> = found.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let (mut seen, mut taken) = (HashSet::new(), Vec::new());
+        for row in new {
+            if !seen.insert(row.key.clone()) {
+                return Err(upsert::twice());
+            }
+            written.add_read(&target.table, row.key.clone())?;
+            if there.contains_key(&row.key) {
+                taken.push(row);
+                continue;
+            }
+            let mutations = creation(target, &row)?;
+            written.mutate(&target.table, row.key, mutations)?;
+            if returns {
+                returned.add(row.number, row.values)?;
+            }
         }
-        Ok(Some((written, count)))
-    }
-
-    /// The value of an operand, assigned to the column at a place.
-    fn value(&self, at: usize, operand: &Operand, parameters: &[ScalarValue], view: &View) -> Result<Value> {
-        let scalar = operand_value(operand, parameters).ok_or_else(no_value)?;
-        assign_scalar(scalar, &scalar.data_type(), &self.target.columns[at], view.input.input())
-    }
-}
-
-/// A number that is written out is integer where it fits.
-fn as_written(operand: Operand) -> Operand {
-    match operand {
-        Operand::Literal(ScalarValue::Int64(Some(number))) => {
-            let narrow = i32::try_from(number).map(|number| ScalarValue::Int32(Some(number)));
-            Operand::Literal(narrow.unwrap_or(ScalarValue::Int64(Some(number))))
+        for row in taken {
+            let of = Changed { target, view, parameters, excluded: &row.values, returns };
+            let Some((mutations, after)) = change.apply(&there[&row.key], of)? else { return Ok(None) };
+            written.mutate(&target.table, row.key, mutations)?;
+            if returns {
+                returned.add(row.number, after)?;
+            }
         }
-        other => other,
+        Ok(Some(count))
     }
-}
-
-fn no_value() -> SqlError {
-    SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value")
-}
-
-/// A whole number of a row with another added, or taken off: of the wider type of both, as in PostgreSQL.
-///
-/// # Errors
-/// 22003.
-fn sum(old: &ArrayRef, given: &ScalarValue, off: bool) -> Result<ScalarValue> {
-    let whole = |scalar: &ScalarValue| match scalar {
-        ScalarValue::Int16(number) => (2, number.map(i64::from)),
-        ScalarValue::Int32(number) => (4, number.map(i64::from)),
-        ScalarValue::Int64(number) => (8, *number),
-        _ => (2, None),
-    };
-    let (old_bytes, old) = whole(&ScalarValue::try_from_array(old, 0)?);
-    let (given_bytes, given) = whole(given);
-    let Some((old, given)) = old.zip(given) else { return Ok(ScalarValue::Int64(None)) };
-    let sum = if off { old.checked_sub(given) } else { old.checked_add(given) };
-    let (fits, name) = match old_bytes.max(given_bytes) {
-        2 => (sum.is_some_and(|sum| i16::try_from(sum).is_ok()), "smallint"),
-        4 => (sum.is_some_and(|sum| i32::try_from(sum).is_ok()), "integer"),
-        _ => (sum.is_some(), "bigint"),
-    };
-    if !fits {
-        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{name} out of range")));
-    }
-    Ok(ScalarValue::Int64(sum))
 }
 
 /// Whether rows are held against conditions, or values may not be given.
@@ -426,19 +383,9 @@ fn by_key(
     KeyComparisons::of(keys, comparisons, parameters).filter(KeyComparisons::is_point)
 }
 
-/// An operand as it goes to a column of a type, if it does so as on the general way: a parameter of the type, a text or
-/// NULL to any, a number to whole numbers, and to others as it is written.
-fn assigned(operand: Operand, kind: SqlType, parameters: &mut Parameters) -> Option<Operand> {
-    let keeps_digits = matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8);
-    match operand {
-        Operand::Literal(ScalarValue::Null | ScalarValue::Utf8(_)) => Some(operand),
-        Operand::Literal(ScalarValue::Int64(Some(number))) if keeps_digits => {
-            Some(Operand::Literal(ScalarValue::Utf8(Some(number.to_string()))))
-        }
-        Operand::Digits(digits) => keeps_digits.then(|| Operand::Literal(ScalarValue::Utf8(Some(digits)))),
-        Operand::Default => None,
-        operand => parameters.beside(&operand, kind).map(|()| operand),
-    }
+/// The places of columns that are returned.
+fn places(returned: Option<&(Vec<usize>, SchemaRef)>) -> &[usize] {
+    returned.map_or(&[], |(places, _)| places)
 }
 
 /// The places of the columns that a RETURNING names, and what it calls them. `None` for what it computes.
@@ -451,26 +398,4 @@ fn returned(target: &Target, items: &[SelectItem], called: &str) -> Option<(Vec<
     let places = items.iter().map(|(column, _)| target.position(column).ok()).collect::<Option<Vec<_>>>()?;
     let fields = places.iter().zip(items).map(|(at, (_, name))| field(&target.columns[*at]).with_name(name));
     Some((places.clone(), Arc::new(Schema::new(fields.collect::<Vec<_>>()))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_are_of_the_wider_type() {
-        let sum = |old: ScalarValue, given: ScalarValue, off| match sum(&old.to_array().unwrap(), &given, off) {
-            Ok(sum) => sum.to_string(),
-            Err(error) => error.message,
-        };
-        let (two, four, eight) = (ScalarValue::Int16, ScalarValue::Int32, ScalarValue::Int64);
-        assert_eq!(sum(two(Some(i16::MAX)), two(Some(1)), false), "smallint out of range");
-        assert_eq!(sum(two(Some(i16::MAX)), four(Some(1)), false), "32768");
-        assert_eq!(sum(two(Some(1)), four(Some(i32::MAX)), false), "integer out of range");
-        assert_eq!(sum(four(Some(i32::MIN)), four(Some(1)), true), "integer out of range");
-        assert_eq!(sum(four(Some(i32::MIN)), eight(Some(1)), true), "-2147483649");
-        assert_eq!(sum(eight(Some(i64::MIN)), two(Some(-1)), false), "bigint out of range");
-        assert_eq!(sum(eight(Some(i64::MIN)), two(Some(-1)), true), "-9223372036854775807");
-        assert_eq!([sum(four(None), four(Some(1)), true), sum(eight(Some(1)), eight(None), false)], ["NULL", "NULL"]);
-    }
 }

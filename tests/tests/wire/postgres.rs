@@ -233,6 +233,7 @@ files! { "tests/slt/postgres":
     bytes
     casts
     catalog
+    changes
     char
     comments
     composites
@@ -270,6 +271,7 @@ files! { "tests/slt/postgres":
     numerics
     outer_names
     parameters
+    populated
     private_tables
     qualifiers
     questions

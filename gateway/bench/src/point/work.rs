@@ -31,6 +31,10 @@ pub(super) const TABLE: &str = "CREATE TABLE readings (device text, at timestamp
 pub(super) const ORDERS: &str = "CREATE TABLE orders (id bigserial PRIMARY KEY, \
     placed timestamptz NOT NULL DEFAULT now(), state text NOT NULL DEFAULT 'new', price numeric(8, 2), weight double precision)";
 
+/// Sums that applications keep, on both sides: of a tenant's own here.
+pub(super) const COUNTERS: &str =
+    "CREATE TABLE counters (device text PRIMARY KEY, total numeric(12, 2) NOT NULL DEFAULT 0, changes bigint NOT NULL)";
+
 /// The kinds of statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
@@ -41,12 +45,14 @@ pub(super) enum Work {
     Upsert,
     Insert,
     Order,
+    Counter,
+    Balance,
     Delete,
 }
 
 impl Work {
     /// In the order of a run: statements that change what others read come last.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Point,
         Self::LastPoint,
         Self::Range,
@@ -54,6 +60,8 @@ impl Work {
         Self::Upsert,
         Self::Insert,
         Self::Order,
+        Self::Counter,
+        Self::Balance,
         Self::Delete,
     ];
 
@@ -66,6 +74,8 @@ impl Work {
             Self::Upsert => "upsert",
             Self::Insert => "insert",
             Self::Order => "insert with defaults",
+            Self::Counter => "upsert that counts, returning",
+            Self::Balance => "update of sums, returning",
             Self::Delete => "delete by key",
         }
     }
@@ -88,6 +98,13 @@ impl Work {
                 "INSERT INTO readings (device, at, temperature, humidity, status, note) VALUES ($1, $2, $3, $4, $5, $6)"
             }
             Self::Order => "INSERT INTO orders (price, weight) VALUES (19.99, $1) RETURNING id",
+            Self::Counter => {
+                "INSERT INTO counters (device, changes) VALUES ($1, 1) \
+                 ON CONFLICT (device) DO UPDATE SET changes = counters.changes + EXCLUDED.changes RETURNING changes"
+            }
+            Self::Balance => {
+                "UPDATE counters SET total = total + 0.05, changes = changes + 1 WHERE device = $1 RETURNING changes"
+            }
             Self::Delete => "DELETE FROM readings WHERE device = $1 AND at = $2",
         }
     }
@@ -119,6 +136,18 @@ pub(super) async fn load(client: &Client, devices: u64) -> Result<()> {
     sink.send(text.into()).await?;
     let count = sink.finish().await?;
     ensure!(count == devices * READINGS, "{count} rows were loaded");
+    Ok(())
+}
+
+/// Makes the counters of all devices.
+pub(super) async fn load_counters(client: &Client, devices: u64) -> Result<()> {
+    client.batch_execute(COUNTERS).await?;
+    let last = devices - 1;
+    let rows = format!(
+        "INSERT INTO counters SELECT 'device-' || lpad(n::text, 6, '0'), 0, 0 FROM generate_series(0, {last}) AS n"
+    );
+    let count = client.execute(&rows, &[]).await?;
+    ensure!(count == devices, "{count} counters were made");
     Ok(())
 }
 
@@ -221,6 +250,12 @@ impl Worker {
                 let row = client.query_one(statement, &[&(count as f64)]).await?;
                 let id: i64 = row.get(0);
                 ensure!(id > 0 && row.len() == 1, "order {id}");
+                return Ok(true);
+            }
+            Work::Counter | Work::Balance => {
+                let row = client.query_one(statement, &[&name]).await?;
+                let changes: i64 = row.get(0);
+                ensure!(changes > 0 && row.len() == 1, "{changes} changes of {name}");
                 return Ok(true);
             }
             Work::Delete => {

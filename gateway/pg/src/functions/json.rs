@@ -8,7 +8,7 @@
 pub mod change;
 mod columns;
 pub mod make;
-mod record;
+pub(crate) mod record;
 pub mod scan;
 
 use super::scalar_function::{

@@ -103,30 +103,52 @@ fn unnested(join: &Join) -> Result<Option<LogicalPlan>> {
     let mut plan = LogicalPlanBuilder::from(join.left.as_ref().clone())
         .project(computed)?
         .unnest_columns_with_options(lists.unnest.exec_columns.clone(), options)?;
-    // The subquery's own projections, from inside out, with the left side's columns carried along.
-    for projection in lists.projections.iter().rev() {
-        let items = projection.expr.iter().zip(projection.schema.columns()).map(|(expr, column)| {
-            let bare = Expr::Alias(Alias::new(unaliased(expr), None::<TableReference>, column.name));
-            Ok(here(&bare)?.data)
+    // The subquery's own projections, from inside out, with the left side's columns carried along. Their columns have
+    // names that none of the left side has.
+    let mut names: Vec<String> = Vec::new();
+    for (level, projection) in lists.projections.iter().rev().enumerate() {
+        let columns = projection.schema.columns();
+        let items = projection.expr.iter().zip(&columns).map(|(expr, column)| {
+            let expr = inner(unaliased(expr), level, &names)?;
+            Ok(Expr::Alias(Alias::new(expr, None::<TableReference>, inner_name(level, &column.name))))
         });
         let items = items.collect::<Result<Vec<_>>>()?;
         plan = plan.project(left.iter().cloned().chain(items).collect::<Vec<_>>())?;
+        names = columns.into_iter().map(|column| column.name).collect();
     }
-    let names = join.right.schema().columns();
-    let inner: Vec<Column> = match lists.projections.first() {
-        Some(outermost) => {
-            outermost.schema.columns().into_iter().map(|column| Column::new_unqualified(column.name)).collect()
-        }
+    let shown = join.right.schema().columns();
+    let computed: Vec<Column> = match lists.projections.len().checked_sub(1) {
+        Some(level) => names.iter().map(|name| Column::new_unqualified(inner_name(level, name))).collect(),
         None => lists.unnest.schema.columns(),
     };
-    let shown = inner.into_iter().zip(names).map(|(inner, shown)| {
-        Expr::Alias(Alias::new(Expr::Column(inner), lists.alias.clone().or(shown.relation), shown.name))
+    let shown = computed.into_iter().zip(shown).map(|(computed, shown)| {
+        Expr::Alias(Alias::new(Expr::Column(computed), lists.alias.clone().or(shown.relation), shown.name))
     });
     let mut plan = plan.project(left.into_iter().chain(shown).collect::<Vec<_>>())?;
     if let (Some(filter), false) = (&join.filter, keeps) {
         plan = plan.filter(filter.clone())?;
     }
     plan.build().map(Some)
+}
+
+/// The name of a column of the subquery's projection of a level, from inside out.
+fn inner_name(level: usize, name: &str) -> String {
+    format!("\u{1}lateral {level} {name}")
+}
+
+/// An expression of the projection of a level: columns of the outer row are those of the left side, and those of the
+/// projection below, which are called `names`, have their inner names.
+fn inner(expr: Expr, level: usize, names: &[String]) -> Result<Expr> {
+    let renamed = expr.transform_up(|expr| {
+        Ok(match (expr, level.checked_sub(1)) {
+            (Expr::OuterReferenceColumn(_, column), _) => Transformed::yes(Expr::Column(column)),
+            (Expr::Column(column), Some(below)) if names.contains(&column.name) => {
+                Transformed::yes(Expr::Column(Column::new_unqualified(inner_name(below, &column.name))))
+            }
+            (other, _) => Transformed::no(other),
+        })
+    });
+    Ok(renamed?.data)
 }
 
 fn unaliased(expr: &Expr) -> Expr {

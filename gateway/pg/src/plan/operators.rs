@@ -8,7 +8,7 @@ use crate::{
     numeric,
     plan::{json_paths, numbers},
     syntax::calls::{
-        COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
+        ARRAY_OF, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
         UNEQUAL_TO_ALL,
     },
     types::{self, is_text},
@@ -120,21 +120,8 @@ impl ExprPlanner for Operators {
         excluding::planned(expr)
     }
 
-    /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
     fn plan_array_literal(&self, items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
-        let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
-        if let Some(array) = named_array(&items, schema)? {
-            return Ok(PlannerResult::Planned(array));
-        }
-        let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
-        let common = types.as_ref().and_then(crate::common_type::of_numbers);
-        let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
-        if !types.iter().any(numeric::is_numeric) {
-            return Ok(PlannerResult::Original(items));
-        }
-        let cast = items.into_iter().zip(&types);
-        let cast = cast.map(|(item, from)| crate::common_type::as_number(item, from, &common));
-        Ok(PlannerResult::Original(cast.collect()))
+        array_literal(items, schema)
     }
 
     /// `extract(field FROM value)`, with as many digits after the point as the field has.
@@ -168,6 +155,7 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
+        ARRAY_OF => |_, items, schema| array_of(items, schema),
         NEGATIVE => |of, _, schema| signed(of, true, schema),
         POSITIVE => |of, _, schema| signed(of, false, schema),
         COMPLEMENT => |of, _, schema| complement(of, schema),
@@ -175,6 +163,32 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         _ => return Ok(PlannerResult::Original(expr)),
     };
     compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
+}
+
+/// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
+fn array_literal(items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+    let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
+    if let Some(array) = named_array(&items, schema)? {
+        return Ok(PlannerResult::Planned(array));
+    }
+    let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
+    let common = types.as_ref().and_then(crate::common_type::of_numbers);
+    let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
+    if !types.iter().any(numeric::is_numeric) {
+        return Ok(PlannerResult::Original(items));
+    }
+    let cast = items.into_iter().zip(&types);
+    let cast = cast.map(|(item, from)| crate::common_type::as_number(item, from, &common));
+    Ok(PlannerResult::Original(cast.collect()))
+}
+
+/// The same of items that a call of `make_array` has planned.
+fn array_of(items: Expr, schema: &DFSchema) -> Result<Expr> {
+    let Expr::ScalarFunction(call) = items else { return Ok(items) };
+    Ok(match array_literal(call.args, schema)? {
+        PlannerResult::Planned(array) => array,
+        PlannerResult::Original(items) => datafusion::functions_nested::expr_fn::make_array(items),
+    })
 }
 
 /// Unary minus or plus, which DataFusion refuses for a numeric of the exact form.

@@ -16,8 +16,9 @@ use crate::{
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
-    ValueWithSpan,
+    ValueWithSpan, visit_expressions,
 };
+use std::ops::ControlFlow;
 
 // Operators that no user can write: `plan::operators` plans them, when it knows types.
 
@@ -27,6 +28,8 @@ pub(crate) const EQUALS_ANY: &str = "= ANY";
 pub(crate) const COMPLEMENT: &str = "complement";
 /// Unary minus of what is no literal, in the same way.
 pub(crate) const NEGATIVE: &str = "unary minus";
+/// The operator that makes an array of the items of its right side ([`array_of`]).
+pub(crate) const ARRAY_OF: &str = "array of";
 /// Unary plus, in the same way.
 pub(crate) const POSITIVE: &str = "unary plus";
 /// `= ANY` of an array with items that may be NULL.
@@ -179,6 +182,23 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         // A list of items, some of which may be NULL.
         Expr::Array(_) => Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))),
         _ => Ok(None),
+    }
+}
+
+/// `ARRAY[…]` of what stands in a relation, or in a subquery: DataFusion (55.2, `sql_array_literal`) plans items where
+/// neither the relations of an outer query nor the queries of WITH are known. Arguments of a call are planned where
+/// they are.
+pub(super) fn array_of(expr: &mut Expr) {
+    let Expr::Array(array) = expr else { return };
+    let found = visit_expressions(&array.elem, |item| match item {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) | Expr::Exists { .. } => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    if found.is_break() {
+        let items = call("make_array", std::mem::take(&mut array.elem));
+        *expr = custom(&Expr::Value(Value::Null.into()), named_operator(ARRAY_OF), &items);
     }
 }
 

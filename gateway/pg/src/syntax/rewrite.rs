@@ -331,6 +331,7 @@ fn keywords_and_zones(expr: &mut Expr) {
         {
             *expr = call(&ident.value.to_lowercase(), []);
         }
+        Expr::Array(_) => calls::array_of(expr),
         _ => {}
     }
 }

@@ -14,11 +14,14 @@ use super::{
     documents::{self, OF_JSONB, as_jsonb},
     walk::finish,
 };
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    functions::json::record::CHARACTER,
+};
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, OrderBy, OrderByKind,
-    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit,
-    VisitMut, Visitor, VisitorMut,
+    CharacterLength, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -84,9 +87,19 @@ pub fn gives_rows(function: &str) -> bool {
     function == "unnest" || RECORDS.contains(&function) || columns(function).is_some()
 }
 
-/// The columns of a record: each name, the function that returns its values as a list, and the type; 42601 where they
-/// are not all in the alias. The types are taken out of the alias, which then only names.
-fn record_columns(alias: Option<&mut TableAlias>) -> Result<Vec<(String, &'static str, DataType)>> {
+/// A column of a record.
+struct RecordColumn {
+    name: String,
+    /// The function that returns its values as a list.
+    list: &'static str,
+    /// The type and the length that its texts must not exceed: a cast would cut them.
+    bound: Option<(&'static str, u64)>,
+    data_type: DataType,
+}
+
+/// The columns of a record; 42601 where they are not all in the alias. The types are taken out of the alias, which then
+/// only names.
+fn record_columns(alias: Option<&mut TableAlias>) -> Result<Vec<RecordColumn>> {
     let missing = "a column definition list is required for functions returning \"record\"";
     let missing = || SqlError::new(SqlState::SYNTAX_ERROR, missing);
     let columns = alias.map(|alias| alias.columns.as_mut_slice()).filter(|columns| !columns.is_empty());
@@ -97,9 +110,22 @@ fn record_columns(alias: Option<&mut TableAlias>) -> Result<Vec<(String, &'stati
             DataType::Array(_) => "json_record_arrays",
             _ => "json_record_texts",
         };
-        Ok((column.name.value.clone(), list, data_type))
+        let name = column.name.value.clone();
+        Ok(RecordColumn { name, list, bound: length_bound(&data_type), data_type })
     };
     columns.ok_or_else(missing)?.iter_mut().map(column).collect()
+}
+
+fn length_bound(data_type: &DataType) -> Option<(&'static str, u64)> {
+    match data_type {
+        DataType::Char(None) | DataType::Character(None) => Some((CHARACTER, 1)),
+        DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some((CHARACTER, *length)),
+        DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharacterVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. })) => Some(("varying", *length)),
+        _ => None,
+    }
 }
 
 /// Functions that give relations, which the planner knows: those of the gateway, and those whose names begin with
@@ -304,10 +330,11 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
     let lists: Vec<(String, String)> = match columns(&name) {
         _ if RECORDS.contains(&name.as_str()) => {
             let columns = record_columns(alias.as_mut())?;
-            types = columns.iter().map(|(.., data_type)| data_type.clone()).collect();
-            let list = |(column, list, _): (String, &str, _)| {
+            types = columns.iter().map(|column| column.data_type.clone()).collect();
+            let list = |RecordColumn { name: column, list, bound, .. }: RecordColumn| {
                 let key = column.replace('\'', "''");
-                (column, format!("{list}({}, '{key}', '{name}')", written(&arguments)))
+                let bound = bound.map(|(kind, length)| format!(", '{kind}', {length}")).unwrap_or_default();
+                (column, format!("{list}({}, '{key}', '{name}'{bound})", written(&arguments)))
             };
             columns.into_iter().map(list).collect()
         }

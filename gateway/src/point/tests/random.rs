@@ -144,6 +144,11 @@ impl Case {
         format!("${}", asked.len())
     }
 
+    fn returning(&mut self) -> &'static str {
+        let all = ["", "", " RETURNING *", " RETURNING c0 AS x, r.k0, c0", " RETURNING c0, c0 IS NULL"];
+        all.choose(&mut self.random).unwrap()
+    }
+
     /// A statement and its parameters.
     fn statement(&mut self) -> (String, Vec<Asked>) {
         let mut asked = Vec::new();
@@ -188,9 +193,13 @@ impl Case {
                         _ => format!("{column} - {value}"),
                     };
                 }
-                format!("UPDATE r SET {} = {value} WHERE {}", set.0, point(self, &mut asked))
+                let point = point(self, &mut asked);
+                format!("UPDATE r SET {} = {value} WHERE {point}{}", set.0, self.returning())
             }
-            8 => format!("DELETE FROM r WHERE {}", point(self, &mut asked)),
+            8 => {
+                let point = point(self, &mut asked);
+                format!("DELETE FROM r WHERE {point}{}", self.returning())
+            }
             _ => {
                 let all = keys
                     .iter()
@@ -217,7 +226,20 @@ impl Case {
                     rows.push(row());
                 }
                 let names = |of: Vec<&String>| of.into_iter().cloned().collect::<Vec<_>>().join(", ");
-                let set = cells.iter().map(|(name, _)| format!("{name} = EXCLUDED.{name}")).collect::<Vec<_>>();
+                let blind = self.random.random_bool(0.5);
+                let mut set: Vec<String> = Vec::new();
+                for (name, kind) in &cells {
+                    let value = match self.random.random_range(0..8) {
+                        _ if blind => format!("EXCLUDED.{name}"),
+                        0 => format!("r.{name} + EXCLUDED.{name}"),
+                        1 => format!("EXCLUDED.{name} + r.{name}"),
+                        2 => format!("r.{name} - {}", self.operand(*kind, &mut asked)),
+                        3 => self.operand(*kind, &mut asked),
+                        4 if name != "c0" => continue,
+                        _ => format!("EXCLUDED.{name}"),
+                    };
+                    set.push(format!("{name} = {value}"));
+                }
                 let key = names(keys.iter().map(|(name, ..)| name).collect());
                 let taken = match self.random.random_range(0..3) {
                     0 => String::new(),
@@ -226,9 +248,7 @@ impl Case {
                 };
                 let list = all.iter().zip(&named).filter(|(_, named)| **named).map(|((name, _), _)| *name);
                 let list = if lists { format!(" ({})", names(list.collect())) } else { String::new() };
-                let returning = ["", "", " RETURNING *", " RETURNING c0 AS x, r.k0, c0", " RETURNING c0, c0 IS NULL"];
-                let returning = returning.choose(&mut self.random).unwrap();
-                format!("INSERT INTO r{list} VALUES {} {taken}{returning}", rows.join(", "))
+                format!("INSERT INTO r{list} VALUES {} {taken}{}", rows.join(", "), self.returning())
             }
         };
         (sql, asked)

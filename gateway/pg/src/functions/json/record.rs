@@ -3,7 +3,8 @@
 //! `jsonb_to_recordset(d) AS x(a integer, b text[], c jsonb)` has a column for each of these functions' lists, cast to
 //! the column's type ([`set_returning`](crate::syntax::set_returning)): `json_record_texts` gives a value's text,
 //! `json_record_arrays` that of an array for a column of arrays, `json_record_values` the value itself. Arguments are the
-//! document, the key, and the function as it was called, which says whether it takes one object or a list of them.
+//! document, the key, and the function as it was called, which says whether it takes one object or a list of them;
+//! behind them for texts, the type and the length that they must not exceed.
 
 use super::{
     super::scalar_function::{Call, RowFunction, external, returns_texts, text_list, variadic},
@@ -11,8 +12,13 @@ use super::{
     scan::{self, Part},
     typed_list,
 };
+use crate::error::SqlError;
 use datafusion::error::Result;
+use keyspan_catalog::{SqlType, Value};
 use std::fmt::Write;
+
+/// The type of texts of a length that blanks fill.
+pub(crate) const CHARACTER: &str = "character";
 
 /// The values at the key: of the one object, or of each in the list. None without a list; NULL is one object without
 /// members.
@@ -42,11 +48,30 @@ fn values(call: &Call) -> Result<Vec<Option<String>>> {
 }
 
 fn texts(call: &Call) -> Result<Vec<Option<String>>> {
-    let text = |value: Option<String>| match value {
-        Some(value) => Ok(scan::content(&value).map_err(external)?.map(std::borrow::Cow::into_owned)),
-        None => Ok(None),
+    let bound = bound(call)?;
+    let text = |value: Option<String>| {
+        let Some(value) = value else { return Ok(None) };
+        let text = scan::content(&value).map_err(external)?.map(std::borrow::Cow::into_owned);
+        Ok(match (text, bound) {
+            (Some(text), Some(kind)) => {
+                match Value::parse(&text, kind).map_err(|error| external(SqlError::from(error)))? {
+                    Value::Text(text) => Some(text),
+                    _ => Some(text),
+                }
+            }
+            (text, _) => text,
+        })
     };
     values(call)?.into_iter().map(text).collect()
+}
+
+/// The type of texts that have a length, if the call says one: [`CHARACTER`] or another, and the length.
+fn bound(call: &Call) -> Result<Option<SqlType>> {
+    if call.values.len() < 5 {
+        return Ok(None);
+    }
+    let length: u32 = argument(call, 4)?.parse().unwrap_or(u32::MAX);
+    Ok(Some(if argument(call, 3)? == CHARACTER { SqlType::Char(length) } else { SqlType::Varchar(Some(length)) }))
 }
 
 /// A JSON array as PostgreSQL's text of an array; another value as its text.
