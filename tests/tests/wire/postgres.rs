@@ -246,6 +246,7 @@ files! { "tests/slt/postgres":
     domains
     enums
     escapes
+    everyday
     exclusions
     extremes
     filled
@@ -261,6 +262,7 @@ files! { "tests/slt/postgres":
     json_paths
     key_changes
     kinds_of_statements
+    laterals
     materialized
     materialized_views
     merge
@@ -276,6 +278,7 @@ files! { "tests/slt/postgres":
     qualifiers
     questions
     quoted_operands
+    readings
     records_of_json
     regexps
     relational

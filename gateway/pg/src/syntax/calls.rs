@@ -545,14 +545,15 @@ fn of_ordered_set(function: &Function) -> Result<Option<Expr>> {
     Ok(Some(call(function, [collected, part.clone(), descending])))
 }
 
-/// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order.
+/// `ARRAY(SELECT …)`: an aggregate of the query's only column, in the query's order, which is the aggregate's own or,
+/// for what is not plain, handed to it ([`subquery_order`](crate::plan::subquery_order)).
 fn of_array_query(function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::Subquery(query) = &function.args else { return Ok(None) };
     let orders = query.order_by.as_ref().map(ToString::to_string).unwrap_or_default();
     let collected =
         || parsed_expr(&format!("list_or_empty((SELECT array_agg(c) FROM ({query}) AS listed(c)))")).map(Some);
     let SetExpr::Select(select) = query.body.as_ref() else {
-        return if orders.is_empty() { collected() } else { Err(SqlError::unsupported("ARRAY of this ordered query")) };
+        return collected();
     };
     let plain = select.distinct.is_none()
         && matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
@@ -572,9 +573,6 @@ fn of_array_query(function: &Function) -> Result<Option<Expr>> {
         return Ok(Some(call_with("series_list", function)));
     }
     if !plain || item.to_string().contains("unnest") || item.to_string().contains("count(") {
-        if !orders.is_empty() {
-            return Err(SqlError::unsupported("ARRAY of an ordered query with DISTINCT, GROUP BY or LIMIT"));
-        }
         return collected();
     }
     let mut select = select.clone();

@@ -82,7 +82,8 @@ pub(super) fn domain(input: &LogicalPlan, subquery: &LogicalPlan, all: bool) -> 
     }
     let name = format!("__outer_{}", number());
     let columns = outside.into_iter().enumerate().map(|(at, (_, column))| {
-        let here = Column::new(Some(TableReference::bare(name.clone())), format!("c{at}"));
+        // A name of its own: subqueries stand in subqueries, whose columns are carried along.
+        let here = Column::new(Some(TableReference::bare(name.clone())), format!("{name}_{at}"));
         let field = FieldRef::clone(input.schema().field_from_column(&column)?);
         Ok((column, field, here))
     });
@@ -329,15 +330,20 @@ impl Unnesting {
         let columns = columns_of(plan.schema());
         let first = columns[..1].iter().map(|value| value.clone().alias("value"));
         let own = columns.len() - self.columns.len();
-        let values = columns[own..].iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}")));
+        let values = columns[own..].iter().zip(self.names()).map(|(value, name)| value.clone().alias(name));
         self.named(LogicalPlanBuilder::from(plan).project(first.chain(values).collect::<Vec<_>>())?).map(Some)
+    }
+
+    /// The names of the domain's columns.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(.., here)| here.name.as_str())
     }
 
     fn named(&self, plan: LogicalPlanBuilder) -> Result<Unnested> {
         let name = format!("__unnested_{}", number());
         let plan = plan.alias(name.clone())?.build()?;
         let relation = Some(TableReference::bare(name.clone()));
-        let outside = (0..self.columns.len()).map(|at| Column::new(relation.clone(), format!("c{at}"))).collect();
+        let outside = self.names().map(|name| Column::new(relation.clone(), name)).collect();
         Ok(Unnested { plan, name, outside })
     }
 
@@ -418,7 +424,7 @@ pub(super) fn value(
     let first = first_value(found.column("value"), Vec::new()).alias("value");
     let rows = count(lit(1_i64)).alias("rows");
     let values = found.values();
-    let names = values.iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}"))).collect::<Vec<_>>();
+    let names = values.iter().zip(unnesting.names()).map(|(value, name)| value.clone().alias(name)).collect::<Vec<_>>();
     let column = |name: &str| Expr::Column(Column::new_unqualified(name));
     let grouped = LogicalPlanBuilder::from(found.plan)
         .aggregate(values, vec![first, rows])?
@@ -472,7 +478,7 @@ pub(super) fn is_in(
     let rows = count(lit(1_i64)).alias("rows");
     let compared = count(all.column("value")).alias("compared");
     let values = all.values();
-    let names = values.iter().enumerate().map(|(at, value)| value.clone().alias(format!("c{at}"))).collect::<Vec<_>>();
+    let names = values.iter().zip(unnesting.names()).map(|(value, name)| value.clone().alias(name)).collect::<Vec<_>>();
     let column = |name: &str| Expr::Column(Column::new_unqualified(name));
     let counted = LogicalPlanBuilder::from(all.plan)
         .aggregate(values, vec![rows, compared])?
