@@ -91,11 +91,14 @@ fn text_in_all_its_layouts() {
     let texts = [Some("é"), None, Some("")];
     let expected: [Option<&[u8]>; 3] = [Some("é".as_bytes()), None, Some(b"")];
     check(StringArray::from(texts.to_vec()), None, &texts, &expected);
-    check(LargeStringArray::from(texts.to_vec()), None, &texts, &expected);
     check(StringViewArray::from(texts.to_vec()), None, &texts, &expected);
     let dictionary: DictionaryArray<Int8Type> = texts.into_iter().collect();
     check(dictionary, None, &texts, &expected);
     check(NullArray::new(1), None, &[None], &[None]);
+    // Bit strings, whose type no text has.
+    let bits = [Some("1010000001"), None, Some("")];
+    let expected: [Option<&[u8]>; 3] = [Some(b"\0\0\0\x0a\xa0\x40"), None, Some(b"\0\0\0\0")];
+    check(LargeStringArray::from(bits.to_vec()), None, &bits, &expected);
 }
 
 #[test]
