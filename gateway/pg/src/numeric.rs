@@ -49,8 +49,8 @@ pub fn is_decimal(data: &DataType) -> bool {
     )
 }
 
-/// A literal number with a minus before it. Whole numbers and numerics have no negative zero, so that `-0` is zero where
-/// a column makes a float of it, too.
+/// A literal number with a minus before it. Whole numbers and numerics have no negative zero, so that `-0` is zero
+/// where a column makes a float of it, too.
 pub fn negated(digits: &str) -> String {
     let mantissa = digits.split(['e', 'E']).next().unwrap_or_default();
     match digits.strip_prefix('-') {

@@ -32,7 +32,7 @@ use keyspan_storage::RowKey;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The name of the row that was to be inserted.
-const EXCLUDED: &str = "excluded";
+pub(crate) const EXCLUDED: &str = "excluded";
 /// Conflicting rows that are planned together.
 const CONFLICTS_MAX: usize = 64;
 

@@ -225,7 +225,8 @@ fn new_value(
     Some((at, new))
 }
 
-/// Whether it is a cell that a value replaces. What a message holds that its descriptor does not know is read, and kept.
+/// Whether it is a cell that a value replaces. What a message holds that its descriptor does not know is read, and
+/// kept.
 fn is_cell(column: &TargetColumn) -> bool {
     matches!(column.place, Place::Cell { aggregate: None, .. }) && column.message().is_none()
 }

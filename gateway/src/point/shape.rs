@@ -4,7 +4,7 @@
 //! statement may have, now or in a later version of the parser, makes it another shape.
 
 use crate::{
-    dml::defaults::is_default,
+    dml::{defaults::is_default, upsert::EXCLUDED},
     pg::{ident::fold, names::RelationName, numeric::negated, syntax::dialect::parse_text},
     sql::names::table_name,
 };
@@ -23,9 +23,6 @@ use std::sync::LazyLock;
 /// their own.
 const OTHER_NAMES: [&str; 7] =
     ["current_schema", "current_role", "current_database", "typinput", "typoutput", "typreceive", "typsend"];
-
-/// What the row that was to be inserted is called.
-const EXCLUDED: &str = "excluded";
 
 static SELECT: LazyLock<Box<Query>> = LazyLock::new(|| match plain("SELECT * FROM t") {
     Statement::Query(query) => query,
@@ -383,8 +380,8 @@ pub(super) fn returned(items: &[SelectItem], called: &str, all: &[&str]) -> Opti
     Some(found)
 }
 
-/// An UPDATE of one table. What its RETURNING says is not looked at here. That SET names columns plainly, each once, is for
-/// [`assignments`](crate::sql::write::assignments) to say.
+/// An UPDATE of one table. What its RETURNING says is not looked at here. That SET names columns plainly, each once, is
+/// for [`assignments`](crate::sql::write::assignments) to say.
 pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     let bare = Update {
         table: UPDATE.table.clone(),

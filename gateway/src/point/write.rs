@@ -133,10 +133,7 @@ impl Write {
         let called = called(insert, &target);
         let conflict = on_conflict(insert).ok()?;
         upsert::check_target(&target, &conflict).ok()?;
-        let returned = match &insert.returning {
-            None => None,
-            Some(items) => Some(returned(&target, items, &fold(&called))?),
-        };
+        let returned = returned(&target, insert.returning.as_deref(), &fold(&called))?;
         let taken = match &conflict {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
@@ -169,10 +166,7 @@ impl Write {
         if needs_more(&target) {
             return None;
         }
-        let returned = match &update.returning {
-            None => None,
-            Some(items) => Some(returned(&target, items, table.name())?),
-        };
+        let returned = returned(&target, update.returning.as_deref(), table.name())?;
         let change = Box::new(Change::of(&target, set, places(returned.as_ref()), parameters, view)?);
         let key = by_key(&target, comparisons, parameters, view)?;
         Some(Self { target, how: How::Update { key, change }, returned })
@@ -183,10 +177,7 @@ impl Write {
         let ChangeShape { table, comparisons, .. } = shape::delete(delete)?;
         names::table(view, &table.table)?;
         let target = Target::of(view, &table.table).ok()?;
-        let returned = match &delete.returning {
-            None => None,
-            Some(items) => Some(returned(&target, items, table.name())?),
-        };
+        let returned = returned(&target, delete.returning.as_deref(), table.name())?;
         let mut read = places(returned.as_ref()).to_vec();
         read.sort_unstable();
         read.dedup();
@@ -388,8 +379,10 @@ fn places(returned: Option<&(Vec<usize>, SchemaRef)>) -> &[usize] {
     returned.map_or(&[], |(places, _)| places)
 }
 
-/// The places of the columns that a RETURNING names, and what it calls them. `None` for what it computes.
-fn returned(target: &Target, items: &[SelectItem], called: &str) -> Option<(Vec<usize>, SchemaRef)> {
+/// The places of the columns that a RETURNING names, and what it calls them. None of both without
+/// RETURNING; `None` for what it computes.
+fn returned(target: &Target, items: Option<&[SelectItem]>, called: &str) -> Option<Option<(Vec<usize>, SchemaRef)>> {
+    let Some(items) = items else { return Some(None) };
     if target.columns.iter().any(TargetColumn::is_aggregate) {
         return None;
     }
@@ -397,5 +390,5 @@ fn returned(target: &Target, items: &[SelectItem], called: &str) -> Option<(Vec<
     let items = shape::returned(items, called, &all)?;
     let places = items.iter().map(|(column, _)| target.position(column).ok()).collect::<Option<Vec<_>>>()?;
     let fields = places.iter().zip(items).map(|(at, (_, name))| field(&target.columns[*at]).with_name(name));
-    Some((places.clone(), Arc::new(Schema::new(fields.collect::<Vec<_>>()))))
+    Some(Some((places.clone(), Arc::new(Schema::new(fields.collect::<Vec<_>>())))))
 }

@@ -1,7 +1,7 @@
 //! `json_populate_record` and its kin in FROM: rows of a document with the columns of a table.
 //!
 //! ```text
-//! jsonb_populate_recordset(NULL::readings, d) → jsonb_to_recordset(d) AS jsonb_populate_recordset(device text, at date)
+//! jsonb_populate_recordset(NULL::readings, d) AS r → jsonb_to_recordset(d) AS r(device text, at date)
 //! ```
 //!
 //! PostgreSQL's function takes a row whose type has the columns, and whose values stand where a document has none. Here
@@ -12,7 +12,6 @@ use crate::{
     context::StatementContext,
     pg::{
         error::{Result, SqlError, SqlState},
-        names::RelationName,
         plan::type_planner,
         types,
     },
@@ -113,7 +112,7 @@ impl Calls<'_> {
         };
         let statement = self.statement;
         let tenant = statement.tenant.as_ref();
-        let found = crate::lookup::find(&statement.snapshot, tenant, &statement.path, &RelationName::clone(&table));
+        let found = crate::lookup::find(&statement.snapshot, tenant, &statement.path, &table);
         let table = match found {
             Some((_, Relation::Table(table))) => table,
             Some((_, Relation::View(_))) => return Err(SqlError::unsupported(format!("{called} of a view's row"))),
