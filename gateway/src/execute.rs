@@ -27,7 +27,10 @@ pub use outcome::Outcome;
 use crate::{
     copy::{self, CopyIn},
     ddl,
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        types::ParameterType,
+    },
     point::{self, CompiledPlan},
     query::{Query, explain, plan_cache::PreparedPlan, with_parameters},
     session::{Prepared, Session},
@@ -41,12 +44,12 @@ use crate::{
     view::View,
     wire::transaction_status::TransactionStatus,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue, sql::sqlparser::ast};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-type Hints<'a> = &'a [Option<DataType>];
+type Hints<'a> = &'a [Option<ParameterType>];
 
 /// When a statement that is analysed runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ impl Session {
     pub fn prepare<'a>(
         &'a mut self,
         statement: Statement,
-        hints: &'a [Option<DataType>],
+        hints: &'a [Option<ParameterType>],
     ) -> BoxFuture<'a, Result<Prepared>> {
         Box::pin(async move {
             self.set_wanted();
@@ -107,7 +110,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
     check_state(session, &statement)?;
     let none = (Vec::new(), None);
     let (mut kept, mut plans) = (CompiledPlan::default(), PreparedPlan::default());
-    let (parameters, columns): (Vec<DataType>, Option<SchemaRef>) = match &statement {
+    let (parameters, columns): (Vec<ParameterType>, Option<SchemaRef>) = match &statement {
         Statement::Query(_)
         | Statement::Insert(_)
         | Statement::Update(_)
@@ -381,7 +384,7 @@ async fn analyse_now(
     session: &mut Session,
     statement: &ast::Statement,
     hints: Hints<'_>,
-) -> Result<(Vec<DataType>, LogicalPlan)> {
+) -> Result<(Vec<ParameterType>, LogicalPlan)> {
     let view = session.view().await?;
     let (types, plan, _) = analyse(session, view, statement, hints).await?;
     Ok((types, plan))
@@ -393,7 +396,7 @@ async fn analyse(
     view: View,
     statement: &ast::Statement,
     hints: Hints<'_>,
-) -> Result<(Vec<DataType>, LogicalPlan, Query)> {
+) -> Result<(Vec<ParameterType>, LogicalPlan, Query)> {
     let query = session.query(view)?.with_types(hints);
     let plan = query.plan(statement).await?;
     let types = query.parameters(statement, &plan, hints).await?;
@@ -401,7 +404,7 @@ async fn analyse(
         return Ok((types, plan, query));
     }
     // A column may be one only once its parameter has a type.
-    let known: Vec<Option<DataType>> = types.iter().cloned().map(Some).collect();
+    let known: Vec<Option<ParameterType>> = types.iter().cloned().map(Some).collect();
     let query = query.with_types(&known);
     let plan = query.plan(statement).await?;
     Ok((types, plan, query))
@@ -434,7 +437,11 @@ async fn plan_explained(
     }
 }
 
-async fn explained_parameters(session: &mut Session, explained: &Explain, hints: Hints<'_>) -> Result<Vec<DataType>> {
+async fn explained_parameters(
+    session: &mut Session,
+    explained: &Explain,
+    hints: Hints<'_>,
+) -> Result<Vec<ParameterType>> {
     match explained.statement.as_ref() {
         Statement::Query(query) => Ok(analyse_now(session, query, hints).await?.0),
         Statement::LockingQuery(query) => Ok(analyse_now(session, &query.unlocked, hints).await?.0),

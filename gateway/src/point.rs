@@ -33,13 +33,13 @@ use crate::lock::Mutex;
 use crate::{
     context::StatementContext,
     dml::needs::on_target,
-    pg::{error::Result, names::SearchPath},
+    pg::{error::Result, names::SearchPath, types::ParameterType},
     rights::Needs,
     sql::ast::Statement,
     view::View,
     write_set::WriteSet,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast};
 use keyspan_catalog::Table;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ struct Planned {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     /// The types of `$1`, `$2`, ….
-    pub(crate) parameters: Vec<DataType>,
+    pub(crate) parameters: Vec<ParameterType>,
     /// The columns of its rows; `None` for a write without RETURNING.
     pub(crate) columns: Option<SchemaRef>,
     plan: Arc<Planned>,
@@ -85,7 +85,7 @@ pub(crate) struct Analysed<'a> {
     /// The statement.
     pub(crate) statement: &'a Statement,
     /// The types of `$1`, `$2`, ….
-    pub(crate) parameters: &'a [DataType],
+    pub(crate) parameters: &'a [ParameterType],
     /// The columns of its rows; `None` for a command without rows.
     pub(crate) columns: Option<&'a SchemaRef>,
 }
@@ -109,7 +109,7 @@ type Seen = (u64, Arc<SearchPath>);
 
 /// Compiles a statement with the types of parameters that the client declared. `None` for one that goes the general
 /// way.
-pub(crate) fn compile(statement: &Statement, hints: &[Option<DataType>], view: &View) -> Option<Compiled> {
+pub(crate) fn compile(statement: &Statement, hints: &[Option<ParameterType>], view: &View) -> Option<Compiled> {
     if !view.pushdown || view.as_of.is_some() {
         return None;
     }

@@ -16,7 +16,13 @@ use crate::pg::functions::bounded::ResultBytes;
 use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
-    pg::{error::Result, numeric, plan::parameters::parameters, syntax::natural_join},
+    pg::{
+        error::Result,
+        numeric,
+        plan::{numbers, parameters::parameters},
+        syntax::natural_join,
+        types::ParameterType,
+    },
     provider,
     resources::Resources,
     view::View,
@@ -74,7 +80,7 @@ pub struct Query {
     /// The values of `$1`, `$2`, …; none while the statement is only analysed.
     parameters: Vec<ScalarValue>,
     /// Their types, where they are known.
-    types: Vec<Option<DataType>>,
+    types: Vec<Option<ParameterType>>,
 }
 
 impl Query {
@@ -117,7 +123,9 @@ impl Query {
     /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
     #[must_use]
     pub fn with_parameters(self, parameters: &[ScalarValue]) -> Self {
-        let types = parameters.iter().map(|value| Some(value.data_type()).filter(|known| *known != DataType::Null));
+        let types = parameters
+            .iter()
+            .map(|value| Some(value.data_type()).filter(|known| *known != DataType::Null).map(Into::into));
         Self { parameters: parameters.to_vec(), types: types.collect(), ..self }
     }
 
@@ -134,7 +142,7 @@ impl Query {
 
     /// The same with the types of parameters that the client declares.
     #[must_use]
-    pub fn with_types(self, types: &[Option<DataType>]) -> Self {
+    pub fn with_types(self, types: &[Option<ParameterType>]) -> Self {
         Self { types: types.to_vec(), ..self }
     }
 
@@ -191,8 +199,8 @@ impl Query {
         &self,
         query: &ast::Statement,
         plan: &LogicalPlan,
-        hints: &[Option<DataType>],
-    ) -> Result<Vec<DataType>> {
+        hints: &[Option<ParameterType>],
+    ) -> Result<Vec<ParameterType>> {
         let mut hints = hints.to_vec();
         if let Some((timestamps_query, _)) = as_of::timestamps_query(query)? {
             crate::pg::plan::parameters::hint(&self::plan(&self.context, timestamps_query).await?, &mut hints)?;
@@ -216,20 +224,10 @@ impl Query {
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
         let raw = plan.schema().as_arrow();
         let Ok(settled) = settled else { return crate::pg::syntax::column_names::client_schema(raw) };
-        // Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a bigint, however it is computed.
-        let differs = |raw: &DataType, settled: &DataType| match (raw, settled) {
-            (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
-            // The form of a numeric that has the digits of all.
-            (raw, settled) if numeric::is_exact(settled) => numeric::is_number(raw),
-            (raw, settled) if raw.is_integer() || matches!(raw, DataType::Decimal128(..)) => settled.is_floating(),
-            (DataType::Date32, DataType::Timestamp(..)) => true,
-            (DataType::Utf8, settled) => settled.is_temporal() || matches!(settled, DataType::List(_)),
-            _ => false,
-        };
         let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
             let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw)
                 || crate::pg::types::enums::of(settled) != crate::pg::types::enums::of(raw);
-            if named || differs(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
+            if named || counts(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
         });
         crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
     }
@@ -282,6 +280,26 @@ impl Query {
         note_plan(&self.statement, &physical);
         provider::within_budget(&physical)?;
         Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
+    }
+}
+
+/// Whether a column's type is the settled one, where it differs from the one that was planned: it holds values that the
+/// other would cut, or cannot hold at all. Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a
+/// bigint, however it is computed.
+fn counts(raw: &DataType, settled: &DataType) -> bool {
+    match (raw, settled) {
+        (DataType::Null, settled) => !settled.is_null(),
+        (raw, DataType::Decimal128(_, scale)) if raw.is_integer() => *scale > 0,
+        // The form of a numeric that has the digits of all.
+        (raw, settled) if numeric::is_exact(settled) => numeric::is_number(raw),
+        (raw, settled) if raw.is_integer() && settled.is_integer() => raw.primitive_width() < settled.primitive_width(),
+        (raw, settled) if raw.is_integer() || matches!(raw, DataType::Decimal128(..)) => settled.is_floating(),
+        (DataType::Float32, DataType::Float64) => true,
+        (DataType::Date32, DataType::Timestamp(..)) => true,
+        (DataType::Timestamp(_, raw), DataType::Timestamp(_, settled)) => raw.is_none() && settled.is_some(),
+        (DataType::List(raw), DataType::List(settled)) => counts(raw.data_type(), settled.data_type()),
+        (DataType::Utf8, settled) => settled.is_temporal() || matches!(settled, DataType::List(_)),
+        _ => false,
     }
 }
 
@@ -399,7 +417,10 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
             .verify_plan(&plan)?;
         names.check(&plan)?;
         let plan = crate::pg::plan::subquery_order::kept(crate::pg::plan::materialized::shared(plan)?)?;
-        crate::pg::plan::parameters::infer(crate::pg::plan::unions::typed(plan)?)
+        // A query of a UNION may have a CASE, and a CASE a column of one.
+        let plan = crate::pg::plan::unions::typed(numbers::typed_cases(plan)?)?;
+        let plan = numbers::typed_cases(plan)?;
+        crate::pg::plan::parameters::infer(plan)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
 }

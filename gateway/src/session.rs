@@ -41,6 +41,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         names::{RelationName, Schema, SearchPath},
+        types::ParameterType,
     },
     point,
     query::plan_cache::PreparedPlan,
@@ -51,7 +52,7 @@ use crate::{
     view::{View, budget::ScanBudget},
     wire::reply::Severity,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
@@ -104,7 +105,7 @@ pub struct Prepared {
     /// The statement.
     pub statement: Arc<Statement>,
     /// The types of `$1`, `$2`, ….
-    pub parameters: Vec<DataType>,
+    pub parameters: Vec<ParameterType>,
     /// The columns of its rows; `None` for a command without rows.
     pub columns: Option<SchemaRef>,
     /// How it goes around the optimizer, if it does.
@@ -118,8 +119,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The types of the parameters, for a query that is planned with their values.
+    pub(crate) fn known_types(&self) -> Vec<Option<ParameterType>> {
+        self.parameters.iter().cloned().map(Some).collect()
+    }
+
     /// A statement that leaves nothing in the session.
-    pub(crate) fn new(statement: Statement, parameters: Vec<DataType>, columns: Option<SchemaRef>) -> Self {
+    pub(crate) fn new(statement: Statement, parameters: Vec<ParameterType>, columns: Option<SchemaRef>) -> Self {
         let (statement, kept, plans) = (Arc::new(statement), Arc::default(), Arc::default());
         Self { statement, parameters, columns, kept, plans, parameterized: None, counted: Arc::default() }
     }

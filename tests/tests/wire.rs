@@ -48,6 +48,7 @@ mod wire {
     pub mod old_stores;
     pub mod open_families;
     pub mod operator;
+    pub mod parameter_types;
     pub mod postgres;
     pub mod privileges;
     pub mod process;

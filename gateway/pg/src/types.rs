@@ -401,6 +401,72 @@ fn array_of(item: &Type) -> Type {
     }
 }
 
+/// The type of a parameter: Arrow's, and PostgreSQL's where it is a document, which is text to Arrow.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ParameterType {
+    /// The type of its values.
+    pub data: DataType,
+    document: Option<Document>,
+}
+
+/// Whether a document is json or jsonb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Document {
+    Json,
+    Jsonb,
+}
+
+impl ParameterType {
+    /// `text`, which a parameter is whose type nothing says.
+    pub const TEXT: Self = Self { data: DataType::Utf8View, document: None };
+
+    /// Of what goes into a column of a type.
+    pub fn of_kind(kind: SqlType) -> Self {
+        let document = match kind {
+            SqlType::Json => Some(Document::Json),
+            SqlType::Jsonb => Some(Document::Jsonb),
+            _ => None,
+        };
+        Self { data: data_type(kind), document }
+    }
+
+    /// Of a field of a plan.
+    pub fn of_field(field: &Field) -> Self {
+        let document = match field.metadata().get(TYPE_KEY).map(String::as_str) {
+            Some("json") => Some(Document::Json),
+            Some("jsonb") => Some(Document::Jsonb),
+            _ => None,
+        };
+        Self { data: field.data_type().clone(), document }
+    }
+
+    /// The type that a client declared; `None` for `unknown`, which is inferred, and for types that are not known here,
+    /// which come as text.
+    pub fn declared(declared: &Type) -> Option<Self> {
+        let document = match *declared {
+            Type::JSON => Some(Document::Json),
+            Type::JSONB => Some(Document::Jsonb),
+            _ => None,
+        };
+        Some(Self { data: parameter_type(declared)?, document })
+    }
+
+    /// The type in the protocol.
+    pub fn pg_type(&self) -> Type {
+        match self.document {
+            Some(Document::Json) => Type::JSON,
+            Some(Document::Jsonb) => Type::JSONB,
+            None => parameter_pg_type(&self.data),
+        }
+    }
+}
+
+impl From<DataType> for ParameterType {
+    fn from(data: DataType) -> Self {
+        Self { data, document: None }
+    }
+}
+
 /// The Arrow type of a parameter that a client declared; `None` for `unknown`, which is inferred, and for types that
 /// are not known here, which come as text.
 pub fn parameter_type(declared: &Type) -> Option<DataType> {

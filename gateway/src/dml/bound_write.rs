@@ -11,7 +11,10 @@ use super::{
     update_delete, upsert,
 };
 use crate::{
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        types::ParameterType,
+    },
     query::Query,
     sql::{
         ast::{Statement, merge::Merge},
@@ -19,7 +22,7 @@ use crate::{
     },
     write_set::WriteSet,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::{
     execution::SendableRecordBatchStream,
     logical_expr::LogicalPlan,
@@ -31,7 +34,7 @@ use keyspan_storage::KeyRange;
 use std::sync::Arc;
 
 /// The types of a statement's parameters, as far as they are known.
-type Hints = Vec<Option<DataType>>;
+type Hints = Vec<Option<ParameterType>>;
 
 /// An INSERT, UPDATE, DELETE or MERGE with its table, and the SELECT beneath it.
 pub(crate) struct BoundWrite<'a> {
@@ -60,7 +63,7 @@ impl<'a> BoundWrite<'a> {
     ///
     /// # Errors
     /// 42P01, 42809 for the table; 42703, 42701, 428C9, 0A000 for its columns; of MERGE, those of its source's plan.
-    pub(crate) async fn new(query: &Query, statement: &'a Statement, hints: &[Option<DataType>]) -> Result<Self> {
+    pub(crate) async fn new(query: &Query, statement: &'a Statement, hints: &[Option<ParameterType>]) -> Result<Self> {
         let view = &query.view;
         let returning = returning::items(statement);
         let bound = match statement {
@@ -90,7 +93,7 @@ impl<'a> BoundWrite<'a> {
         Ok(bound)
     }
 
-    async fn of_merge(query: &Query, merge: &Merge, hints: &[Option<DataType>]) -> Result<Self> {
+    async fn of_merge(query: &Query, merge: &Merge, hints: &[Option<ParameterType>]) -> Result<Self> {
         let (target, called) = update_delete::resolve(&query.view, &merge.target)?;
         let merge::MergeSelect { select, hints, actions } =
             merge::merge_select(query, (&target, &called), merge, hints).await?;
@@ -101,7 +104,7 @@ impl<'a> BoundWrite<'a> {
     ///
     /// # Errors
     /// Those of planning; 42P18 for a parameter without a type.
-    pub(crate) async fn parameters(self, query: &Query) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    pub(crate) async fn parameters(self, query: &Query) -> Result<(Vec<ParameterType>, Option<SchemaRef>)> {
         let plan = query.plan(&self.select).await?;
         let mut hints = self.hints;
         if let Kind::Insert(insert, _) = &self.kind {

@@ -14,6 +14,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
+        types::ParameterType,
     },
     query::Query,
     sql::{
@@ -23,11 +24,11 @@ use crate::{
     view::View,
     write_set::WriteSet,
 };
-use arrow::{array::RecordBatch, datatypes::DataType};
+use arrow::array::RecordBatch;
 use datafusion::{
     execution::SendableRecordBatchStream,
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self, Ident, SetExpr, TableObject},
+    sql::sqlparser::ast::{self, Ident, SelectItem, SetExpr, TableObject},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Value, table::Identity};
@@ -114,8 +115,8 @@ pub(crate) fn called(insert: &ast::Insert, target: &Target) -> Ident {
 pub(super) fn source(
     (target, named): (&Target, &[usize]),
     insert: &ast::Insert,
-    hints: &[Option<DataType>],
-) -> Result<(ast::Statement, Vec<Option<DataType>>)> {
+    hints: &[Option<ParameterType>],
+) -> Result<(ast::Statement, Vec<Option<ParameterType>>)> {
     let columns: Vec<&TargetColumn> = named.iter().map(|at| &target.columns[*at]).collect();
     let mut hints = hints.to_vec();
     let Some(mut source) = insert.source.clone() else {
@@ -143,6 +144,18 @@ pub(super) fn source(
                 query.with = source.with;
             }
             return Ok((select, hints));
+        }
+    }
+    // A parameter that is an item of the query has the type of its column, as one of VALUES.
+    if let SetExpr::Select(select) = source.body.as_ref() {
+        for (item, column) in select.projection.iter().zip(&columns) {
+            match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    select::hint(&mut hints, expr, column.kind);
+                }
+                // Which columns follow it is not known here.
+                _ => break,
+            }
         }
     }
     Ok((ast::Statement::Query(source), hints))

@@ -26,6 +26,7 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
+        types::ParameterType,
     },
     query::Query,
     sql::{
@@ -37,7 +38,7 @@ use crate::{
 use arrow::{
     array::{AsArray, BooleanArray, RecordBatch},
     compute::filter_record_batch,
-    datatypes::{DataType, Int64Type},
+    datatypes::Int64Type,
 };
 use datafusion::{
     scalar::ScalarValue,
@@ -50,7 +51,7 @@ use keyspan_catalog::{SqlType, Value};
 use keyspan_storage::{Mutation, RowKey};
 use std::{collections::HashSet, ops::ControlFlow};
 
-type Hints = Vec<Option<DataType>>;
+type Hints = Vec<Option<ParameterType>>;
 
 /// What a clause does, and the places of its values among the columns of the SELECT.
 enum Action {
@@ -85,7 +86,7 @@ pub(super) async fn merge_select(
     query: &Query,
     (target, called): (&Target, &Ident),
     merge: &Merge,
-    hints: &[Option<DataType>],
+    hints: &[Option<ParameterType>],
 ) -> Result<MergeSelect> {
     let source = Source::of(query, merge, called).await?;
     let mut hints = hints.to_vec();

@@ -10,14 +10,14 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         plan::parameters,
-        types,
+        types::{self, ParameterType},
     },
     query::Query,
     sql::ast::Statement,
 };
 use arrow::{
     array::{ArrayRef, RecordBatch, new_empty_array},
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::{
     catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider},
@@ -148,7 +148,7 @@ pub(super) async fn columns(
     target: &Target,
     name: &Ident,
     items: &[SelectItem],
-    hints: &mut Vec<Option<DataType>>,
+    hints: &mut Vec<Option<ParameterType>>,
 ) -> Result<SchemaRef> {
     refuse_aggregates(target)?;
     let (_, plan) = written_rows(query, target, name, items, &[]).await?;

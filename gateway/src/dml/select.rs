@@ -10,9 +10,8 @@ use crate::pg::{
     numeric::negated,
     plan::type_planner,
     syntax::{build::select_from, dialect::parse_text},
-    types,
+    types::{self, ParameterType},
 };
-use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::{
     ast::{
         self, CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias,
@@ -107,7 +106,7 @@ pub(super) fn parameter(expr: &Expr) -> Option<usize> {
 }
 
 /// A parameter that goes into a column has the column's type, unless the client said another.
-pub(super) fn hint(hints: &mut Vec<Option<DataType>>, expr: &Expr, kind: SqlType) {
+pub(super) fn hint(hints: &mut Vec<Option<ParameterType>>, expr: &Expr, kind: SqlType) {
     if let Expr::Function(function) = expr
         && let ast::FunctionArguments::List(list) = &function.args
         && let SqlType::Array(item) = kind
@@ -118,11 +117,11 @@ pub(super) fn hint(hints: &mut Vec<Option<DataType>>, expr: &Expr, kind: SqlType
     if hints.len() < number {
         hints.resize(number, None);
     }
-    hints[number - 1].get_or_insert_with(|| types::data_type(kind));
+    hints[number - 1].get_or_insert_with(|| ParameterType::of_kind(kind));
 }
 
 /// Parameters in an assignment to a part of an array.
-fn hint_part(hints: &mut Vec<Option<DataType>>, function: &str, arguments: &[ast::FunctionArg], item: ItemType) {
+fn hint_part(hints: &mut Vec<Option<ParameterType>>, function: &str, arguments: &[ast::FunctionArg], item: ItemType) {
     let kind = match function {
         ELEMENT => item.kind(),
         SLICE => SqlType::Array(item),

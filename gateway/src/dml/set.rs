@@ -20,8 +20,9 @@ use crate::pg::{
     error::{Result, SqlError, SqlState},
     functions::{json::path, subscript_assignment::ELEMENT},
     ident::fold,
+    types::ParameterType,
 };
-use arrow::{array::RecordBatch, datatypes::DataType};
+use arrow::array::RecordBatch;
 use bytes::Bytes;
 use datafusion::{
     scalar::ScalarValue,
@@ -101,7 +102,7 @@ impl Assignment {
     }
 
     /// Gives the parameters that are assigned as they are their types.
-    pub(crate) fn hint(&self, hints: &mut Vec<Option<DataType>>, target: &Target) {
+    pub(crate) fn hint(&self, hints: &mut Vec<Option<ParameterType>>, target: &Target) {
         match &self.change {
             Change::Value => select::hint(hints, &self.items[0], target.columns[self.position].kind),
             Change::Map(steps) => {

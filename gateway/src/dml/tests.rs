@@ -331,7 +331,8 @@ async fn semantics_5_only_a_whole_and_large_prefix_is_a_range() {
 async fn prepared(session: &mut Session, sql: &str, types: &[DataType], values: Vec<ScalarValue>) -> String {
     let statement = Statement::parse(sql).unwrap().swap_remove(0);
     let prepared = session.prepare(statement, &[]).await.unwrap();
-    assert_eq!(prepared.parameters, types, "{sql}");
+    let found: Vec<DataType> = prepared.parameters.iter().map(|kind| kind.data.clone()).collect();
+    assert_eq!(found, types, "{sql}");
     match session.execute(&prepared, values).await {
         Ok(Outcome::Done(tag)) => tag,
         Ok(_) => panic!("{sql} gave rows"),

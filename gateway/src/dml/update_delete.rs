@@ -12,13 +12,13 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
+        types::ParameterType,
     },
     query::Query,
     sql::write::{assignments, target as written_table},
     view::View,
     write_set::WriteSet,
 };
-use arrow::datatypes::DataType;
 use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, Expr, FromTable, Ident, TableWithJoins, UpdateTableFromKind},
@@ -27,7 +27,7 @@ use futures::TryStreamExt;
 use keyspan_catalog::{Value, table::Identity};
 use keyspan_storage::Mutation;
 
-type Hints = Vec<Option<DataType>>;
+type Hints = Vec<Option<ParameterType>>;
 
 /// The table that is written and the name by which the statement calls it.
 pub(crate) fn resolve(view: &View, table: &TableWithJoins) -> Result<(Target, Ident)> {
@@ -82,7 +82,7 @@ pub(super) struct UpdateSelect {
 pub(super) fn update_select(
     (target, name): (&Target, &Ident),
     update: &ast::Update,
-    hints: &[Option<DataType>],
+    hints: &[Option<ParameterType>],
 ) -> Result<UpdateSelect> {
     let set = set_columns(target, assignments(&update.assignments)?)?;
     let mut hints = hints.to_vec();

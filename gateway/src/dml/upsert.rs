@@ -16,12 +16,12 @@ use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
+        types::ParameterType,
     },
     query::Query,
     sql::write::{self, OnConflict},
     write_set::WriteSet,
 };
-use arrow::datatypes::DataType;
 use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, SetExpr, TableWithJoins, Value as Literal},
@@ -123,7 +123,11 @@ fn is_excluded(value: &Expr, name: &str) -> bool {
 
 /// Parameters that are set as they are have the type of their column; others in the clause are text unless the client
 /// said.
-pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut Vec<Option<DataType>>) -> Result<()> {
+pub(super) fn hint_parameters(
+    target: &Target,
+    insert: &ast::Insert,
+    hints: &mut Vec<Option<ParameterType>>,
+) -> Result<()> {
     let OnConflict::Update { assignments, condition, .. } = write::on_conflict(insert)? else { return Ok(()) };
     for (name, value) in &assignments {
         let called = insert::called(insert, target);
@@ -137,7 +141,7 @@ pub(super) fn hint_parameters(target: &Target, insert: &ast::Insert, hints: &mut
 }
 
 /// A parameter beside a column has the column's type.
-fn hint_within(hints: &mut Vec<Option<DataType>>, expr: &Expr, target: &Target) {
+fn hint_within(hints: &mut Vec<Option<ParameterType>>, expr: &Expr, target: &Target) {
     let Expr::BinaryOp { left, right, .. } = expr else {
         if let Expr::Nested(inner) = expr {
             hint_within(hints, inner, target);

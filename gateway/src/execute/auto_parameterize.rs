@@ -55,7 +55,8 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -
         None => return None,
     };
     let input = session.input();
-    let values = values.iter().zip(&prepared.parameters).map(|(value, wanted)| value.of_type(wanted, input.input()));
+    let values =
+        values.iter().zip(&prepared.parameters).map(|(value, wanted)| value.of_type(&wanted.data, input.input()));
     let values = values.collect::<Result<Option<Vec<_>>>>().ok()??;
     let columns = prepared.columns.clone();
     let parameterized = Parameterized { key: Arc::new(key), prepared: Arc::new(prepared), values };

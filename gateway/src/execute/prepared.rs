@@ -10,7 +10,7 @@ use crate::{
         names::RelationName,
         numeric,
         syntax::build::select_from,
-        types,
+        types::{self, ParameterType},
     },
     session::{NamedStatement, Prepared, Session, Source},
     sql::ast::session::{Execute, Prepare},
@@ -25,9 +25,9 @@ use futures::TryStreamExt;
 /// `PREPARE`
 pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
     session.statements.check_free(&prepare.name, &prepare.text)?;
-    let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(types::data_type)).collect();
+    let hints: Vec<_> = prepare.types.iter().map(|kind| kind.map(ParameterType::of_kind)).collect();
     let prepared = Box::pin(super::prepare(session, (*prepare.statement).clone(), &hints, Runs::Later)).await?;
-    let types = prepared.parameters.iter().map(types::parameter_pg_type).collect();
+    let types = prepared.parameters.iter().map(ParameterType::pg_type).collect();
     let at_micros = session.instance.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
     session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types, source });
@@ -50,7 +50,7 @@ pub(super) fn executed(session: &Session, execute: &Execute) -> Result<Prepared>
 pub(super) async fn arguments(
     session: &mut Session,
     execute: &Execute,
-    wanted: &[DataType],
+    wanted: &[ParameterType],
 ) -> Result<Vec<ScalarValue>> {
     let (given, name) = (execute.arguments.len(), &execute.name);
     if given != wanted.len() {
@@ -78,7 +78,9 @@ pub(super) async fn arguments(
     let batches: Vec<_> = query_of_values.run(plan).await?.try_collect().await.map_err(SqlError::from)?;
     let row = batches.iter().find(|batch| batch.num_rows() > 0);
     let row = row.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "EXECUTE without a row of values"))?;
-    let one = |(at, wanted)| value(&ScalarValue::try_from_array(row.column(at), 0)?, wanted, at + 1, input.input());
+    let one = |(at, wanted): (usize, &ParameterType)| {
+        value(&ScalarValue::try_from_array(row.column(at), 0)?, &wanted.data, at + 1, input.input())
+    };
     wanted.iter().enumerate().map(one).collect()
 }
 

@@ -6,7 +6,10 @@
 
 use super::Runs;
 use crate::{
-    pg::error::{Result, SqlError},
+    pg::{
+        error::{Result, SqlError},
+        types::ParameterType,
+    },
     query::{plan_cache::CacheKey, planning},
     session::{
         Prepared, Session,
@@ -14,7 +17,6 @@ use crate::{
     },
     sql::ast::Statement,
 };
-use arrow::datatypes::DataType;
 
 /// A statement of a text, before it runs.
 pub(crate) enum FromText {
@@ -117,7 +119,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Session::prepare`].
-    pub(crate) async fn prepare_parsed(&mut self, parsed: Parsed, hints: &[Option<DataType>]) -> Result<Prepared> {
+    pub(crate) async fn prepare_parsed(&mut self, parsed: Parsed, hints: &[Option<ParameterType>]) -> Result<Prepared> {
         let Parsed { statement, cache, runs } = parsed;
         let prepared = match runs {
             Runs::Now => self.prepare_once(statement).await?,

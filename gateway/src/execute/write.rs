@@ -9,7 +9,10 @@ use crate::{
     },
     execute::Outcome,
     load::{self, insert::Inserted},
-    pg::error::{Result, SqlState},
+    pg::{
+        error::{Result, SqlState},
+        types::ParameterType,
+    },
     query::Query,
     session::{Prepared, Session},
     shares::work::Written,
@@ -17,7 +20,7 @@ use crate::{
     view::View,
     write_set::Merged,
 };
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
 use keyspan_catalog::TableId;
 
@@ -29,8 +32,8 @@ pub(super) async fn parameters(
     session: &mut Session,
     view: View,
     statement: &Statement,
-    hints: &[Option<DataType>],
-) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    hints: &[Option<ParameterType>],
+) -> Result<(Vec<ParameterType>, Option<SchemaRef>)> {
     let statement = &*subqueries::without(statement);
     let query = session.query(view)?;
     BoundWrite::new(&query, statement, hints).await?.parameters(&query).await
@@ -114,16 +117,17 @@ async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarVa
             None => Outcome::Done(format!("{tag} {count}")),
         });
     }
-    Box::pin(planned(session, view, &prepared.statement, parameters)).await
+    Box::pin(planned(session, view, prepared, parameters)).await
 }
 
 /// One attempt with a plan of the optimizer's.
 async fn planned(
     session: &mut Session,
     view: View,
-    statement: &Statement,
+    prepared: &Prepared,
     parameters: &[ScalarValue],
 ) -> Result<Outcome> {
+    let statement = &*prepared.statement;
     let pin = view.pin.clone();
     let autocommit = !session.in_transaction();
     let taken = match subqueries::are_in(statement) {
@@ -131,7 +135,7 @@ async fn planned(
         false => None,
     };
     let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
-    let query = session.query(view)?.with_parameters(parameters);
+    let query = session.query(view)?.with_parameters(parameters).with_types(&prepared.known_types());
     if let Some(taken) = &taken {
         taken.put(&query);
     }

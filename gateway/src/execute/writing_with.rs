@@ -14,7 +14,10 @@ use crate::{
         returning::PreparedTable,
     },
     execute::Outcome,
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        error::{Result, SqlError, SqlState},
+        types::ParameterType,
+    },
     query::Query,
     rights::Needs,
     session::Session,
@@ -25,10 +28,7 @@ use crate::{
     view::View,
     write_set::WriteSet,
 };
-use arrow::{
-    array::RecordBatch,
-    datatypes::{DataType, SchemaRef},
-};
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     datasource::MemTable, execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter,
     scalar::ScalarValue,
@@ -69,8 +69,8 @@ impl Given {
 pub(super) async fn parameters(
     session: &mut Session,
     parts: &[WithPart],
-    hints: &[Option<DataType>],
-) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    hints: &[Option<ParameterType>],
+) -> Result<(Vec<ParameterType>, Option<SchemaRef>)> {
     let view = session.view().await?;
     let mut types = hints.to_vec();
     let (mut given, mut columns) = (Given::default(), None);
@@ -89,7 +89,7 @@ pub(super) async fn parameters(
         given.add(returned.clone().map(|schema| (schema, Vec::new())))?;
         columns = returned;
     }
-    let types = types.into_iter().map(|known| known.unwrap_or(DataType::Utf8View));
+    let types = types.into_iter().map(|known| known.unwrap_or(ParameterType::TEXT));
     Ok((types.collect(), columns))
 }
 
@@ -98,8 +98,8 @@ async fn analysed(
     view: View,
     given: &Given,
     part: &WithPart,
-    hints: &[Option<DataType>],
-) -> Result<(Vec<DataType>, Option<SchemaRef>)> {
+    hints: &[Option<ParameterType>],
+) -> Result<(Vec<ParameterType>, Option<SchemaRef>)> {
     if let Statement::Query(statement) = &part.statement {
         let query = session.query(view)?.with_types(hints);
         given.put(&query);

@@ -2,7 +2,11 @@
 
 use super::shape::{Comparison, Operand};
 use crate::{
-    pg::{names::RelationName, numeric, types},
+    pg::{
+        names::RelationName,
+        numeric,
+        types::{self, ParameterType},
+    },
     provider::{self, keys::Keys},
     view::View,
 };
@@ -18,12 +22,12 @@ const PARAMETERS_MAX: usize = 1 << 16;
 /// The types of a statement's parameters as they become known: what the client declared, else that of the column beside
 /// it.
 pub(super) struct Parameters {
-    declared: Vec<Option<DataType>>,
-    used: Vec<Option<DataType>>,
+    declared: Vec<Option<ParameterType>>,
+    used: Vec<Option<ParameterType>>,
 }
 
 impl Parameters {
-    pub(super) fn declared(hints: &[Option<DataType>]) -> Self {
+    pub(super) fn declared(hints: &[Option<ParameterType>]) -> Self {
         Self { declared: hints.to_vec(), used: Vec::new() }
     }
 
@@ -34,7 +38,7 @@ impl Parameters {
             Operand::Literal(literal) => same(kind, &literal.data_type()).then_some(()),
             Operand::Digits(_) | Operand::Default => None,
             Operand::Parameter(number) => {
-                let data = self.parameter(*number, types::data_type(kind))?;
+                let data = self.parameter(*number, ParameterType::of_kind(kind))?;
                 same(kind, &data).then_some(())
             }
         }
@@ -54,20 +58,21 @@ impl Parameters {
     }
 
     /// The type of a parameter, which is `else_type` if the client declared none.
-    pub(super) fn parameter(&mut self, number: usize, else_type: DataType) -> Option<DataType> {
-        let data = self.declared.get(number).cloned().flatten().unwrap_or(else_type);
+    pub(super) fn parameter(&mut self, number: usize, else_type: impl Into<ParameterType>) -> Option<DataType> {
+        let known = self.declared.get(number).cloned().flatten().unwrap_or_else(|| else_type.into());
         if number >= PARAMETERS_MAX {
             return None;
         }
         if self.used.len() <= number {
             self.used.resize(number + 1, None);
         }
-        self.used[number].replace(data.clone()).is_none().then_some(data)
+        let data = known.data.clone();
+        self.used[number].replace(known).is_none().then_some(data)
     }
 
     /// All types; `None` if the type of a parameter is unknown.
-    pub(super) fn types(self) -> Option<Vec<DataType>> {
-        let all: Option<Vec<DataType>> = self.used.into_iter().collect();
+    pub(super) fn types(self) -> Option<Vec<ParameterType>> {
+        let all: Option<Vec<ParameterType>> = self.used.into_iter().collect();
         all.filter(|all| self.declared.len() <= all.len())
     }
 }

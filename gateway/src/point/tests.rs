@@ -4,20 +4,19 @@ mod random;
 
 use crate::{
     execute::Outcome,
-    pg::error::Result,
+    pg::{error::Result, types::ParameterType},
     session::{
         Prepared, Session,
         testing::{World, run},
     },
     sql::ast::Statement,
 };
-use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use expect_test::{Expect, expect};
 use futures::TryStreamExt;
 
 /// Prepares one statement.
-async fn prepared(session: &mut Session, sql: &str, hints: &[Option<DataType>]) -> Result<Prepared> {
+async fn prepared(session: &mut Session, sql: &str, hints: &[Option<ParameterType>]) -> Result<Prepared> {
     let statement = Statement::parse(sql)?.swap_remove(0);
     session.prepare(statement, hints).await
 }

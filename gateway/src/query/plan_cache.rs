@@ -23,12 +23,13 @@ use crate::{
         datetime::moments::depends_on_now,
         error::Result,
         plan::{apply::outer_columns, casts::reads_time},
+        types::ParameterType,
     },
     provider::KeyspanTable,
     rights::Needs,
     view::View,
 };
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::Field;
 use datafusion::{
     common::{
         DFSchema,
@@ -122,7 +123,7 @@ impl fmt::Debug for PreparedPlan {
 
 impl PreparedPlan {
     /// Of a query that was planned with placeholders, whose types are `types`.
-    pub(crate) fn of(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Self {
+    pub(crate) fn of(query: &Query, plan: &LogicalPlan, types: &[ParameterType]) -> Self {
         Self(Mutex::new(planned(query, plan, types)))
     }
 
@@ -213,7 +214,7 @@ impl PreparedPlan {
         &self,
         query: Query,
         statement: &ast::Statement,
-        (types, parameters): (&[DataType], Vec<ScalarValue>),
+        (types, parameters): (&[ParameterType], Vec<ScalarValue>),
     ) -> Result<(Query, LogicalPlan)> {
         let options = query.context.state_ref().read().config_options().clone();
         if let Some(plan) = self.optimized_for(&query, &parameters) {
@@ -280,7 +281,7 @@ enum Found {
     Nothing,
 }
 
-fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Entry {
+fn planned(query: &Query, plan: &LogicalPlan, types: &[ParameterType]) -> Entry {
     let keeps = query.statement.settings.get("plan_cache_mode").is_none_or(|mode| mode != "force_custom_plan");
     let plan = if keeps { typed(plan, types) } else { None };
     let Some(plan) = plan else { return Entry::Never(CacheKey::of(query)) };
@@ -298,13 +299,13 @@ fn planned(query: &Query, plan: &LogicalPlan, types: &[DataType]) -> Entry {
 
 /// The plan in which every placeholder has a type, and which holds nothing of the store: a pin would keep the files of
 /// dropped tenants. `None` for one that may not be kept.
-fn typed(plan: &LogicalPlan, types: &[DataType]) -> Option<LogicalPlan> {
+fn typed(plan: &LogicalPlan, types: &[ParameterType]) -> Option<LogicalPlan> {
     if !may_be_kept(plan).ok()? {
         return None;
     }
     let with_type = |placeholder: &Placeholder| {
         let kind = types.get(number(placeholder).filter(|_| placeholder.field.is_none())?)?;
-        let field = Arc::new(Field::new("", kind.clone(), true));
+        let field = Arc::new(Field::new("", kind.data.clone(), true));
         Some(Expr::Placeholder(Placeholder::new_with_field(placeholder.id.clone(), Some(field))))
     };
     released(outer_columns::bound(plan, &with_type).ok()?).ok()

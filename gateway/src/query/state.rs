@@ -32,7 +32,8 @@ use datafusion::{
         push_down_filter::PushDownFilter,
     },
     physical_optimizer::{
-        PhysicalOptimizerRule, optimizer::PhysicalOptimizer, projection_pushdown::ProjectionPushdown,
+        PhysicalOptimizerRule, ensure_requirements::EnsureRequirements, optimizer::PhysicalOptimizer,
+        projection_pushdown::ProjectionPushdown,
     },
     prelude::SessionConfig,
 };
@@ -120,6 +121,9 @@ fn make() -> SessionState {
     let mut physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(LooseScans::default()), Arc::new(MetadataAggregates)];
     for rule in PhysicalOptimizer::new().rules {
+        if rule.name() == EnsureRequirements::new().name() {
+            physical.push(Arc::new(crate::pg::workarounds::fetched_sorts::FetchedSorts));
+        }
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
         }

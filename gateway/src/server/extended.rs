@@ -8,7 +8,7 @@ use crate::{
     pg::{
         codec::{format::Format, parameter},
         error::{Result, SqlError, SqlState},
-        types,
+        types::ParameterType,
     },
     rights::Needs,
     server::{
@@ -71,7 +71,7 @@ impl Connection {
             .enumerate()
             .map(|(at, data)| match declared.get(at) {
                 Some(Some(kind)) if *kind != Type::UNKNOWN => kind.clone(),
-                _ => types::parameter_pg_type(data),
+                _ => data.pg_type(),
             })
             .collect();
         if let Some(prepared) = &prepared {
@@ -93,7 +93,7 @@ impl Connection {
         sql: &str,
         declared: &[Option<Type>],
     ) -> Result<Prepared, Failure> {
-        let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(types::parameter_type)).collect();
+        let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(ParameterType::declared)).collect();
         let (mut guard, session, _) = self.begin();
         let prepared = guard.run(session.prepare_parsed(parsed, &hints)).await;
         self.registration.end();
@@ -126,7 +126,7 @@ impl Connection {
         let values = bind.values.iter().zip(types).zip(formats).zip(wanted);
         let input = self.session.input();
         let values = values.map(|(((value, kind), format), data)| {
-            parameter::decode(value.as_deref(), kind, format, data, input.input())
+            parameter::decode(value.as_deref(), kind, format, &data.data, input.input())
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let columns = prepared.as_ref().and_then(|prepared| prepared.columns.clone());

@@ -3,15 +3,13 @@
 
 use super::{Prepared, Session};
 use crate::execute::Outcome;
+use crate::pg::types::ParameterType;
 use crate::{
     identity::{Checked, Identity},
     instance::Instance,
     sql::ast::Statement,
 };
-use arrow::{
-    datatypes::DataType,
-    util::display::{ArrayFormatter, FormatOptions},
-};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::scalar::ScalarValue;
 use expect_test::Expect;
 use futures::TryStreamExt;
@@ -185,7 +183,7 @@ pub(crate) async fn run_prepared(session: &mut Session, prepared: &Prepared, par
 /// Runs a statement with values for its parameters and shows what it gave.
 pub(crate) async fn run_with(session: &mut Session, sql: &str, parameters: Vec<ScalarValue>) -> String {
     let statement = Statement::parse(sql).unwrap().swap_remove(0);
-    let types = |types: &[DataType]| types.iter().map(DataType::to_string).collect::<Vec<_>>().join(", ");
+    let types = |types: &[ParameterType]| types.iter().map(|kind| kind.data.to_string()).collect::<Vec<_>>().join(", ");
     match session.prepare(statement, &[]).await {
         Ok(prepared) => {
             let shown = shown(session, &prepared, parameters).await;

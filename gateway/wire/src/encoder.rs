@@ -2,7 +2,7 @@
 
 use arrow::{
     array::RecordBatch,
-    compute::cast,
+    compute::{CastOptions, cast_with_options},
     datatypes::{Field, SchemaRef},
 };
 use bytes::{BufMut, BytesMut};
@@ -81,7 +81,10 @@ impl RowEncoder {
                     field.data_type()
                 )));
             }
-            let array = cast(array, field.data_type()).map_err(|error| faulty(error.to_string()))?;
+            // A value that the described type does not hold is an error, never NULL.
+            let exact = CastOptions { safe: false, ..CastOptions::default() };
+            let array =
+                cast_with_options(array, field.data_type(), &exact).map_err(|error| faulty(error.to_string()))?;
             Ok(Column::new(&array, kind, *format, &self.style)?.padded(field))
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })

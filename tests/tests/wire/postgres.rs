@@ -13,7 +13,7 @@
 
 use super::{
     harness::{self, Harness},
-    slt::{Rows, Told, column_type, files, is_select},
+    slt::{Rows, Told, agree, changes_something, column_type, files, in_order, is_select},
 };
 use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
@@ -34,7 +34,7 @@ struct Either {
 }
 
 impl Either {
-    /// What a statement gives by the simple protocol: lines, columns, rows touched.
+    /// What a statement gives by the simple protocol: values of rows, rows touched.
     async fn simple(&self, sql: &str) -> Result<(Rows, u64), Told> {
         let (mut rows, mut count) = (Rows::new(), 0);
         for message in self.client.simple_query(sql).await.map_err(state)? {
@@ -43,9 +43,9 @@ impl Either {
                     let value = |at| match row.get(at) {
                         None => "NULL".to_owned(),
                         Some("") => "(empty)".to_owned(),
-                        Some(value) => value.replace('\n', "\\n"),
+                        Some(value) => value.to_owned(),
                     };
-                    rows.push(vec![(0..row.len()).map(value).collect::<Vec<_>>().join("|")]);
+                    rows.push((0..row.len()).map(value).collect());
                 }
                 SimpleQueryMessage::CommandComplete(affected) => count = affected,
                 _ => {}
@@ -55,9 +55,10 @@ impl Either {
     }
 }
 
-/// Whether a query does more than to give rows.
-fn changes_something(sql: &str) -> bool {
-    ["nextval", "setval", "set_config", "random", "clock_timestamp"].iter().any(|function| sql.contains(function))
+/// Rows as the lines of the files.
+fn lines(rows: &Rows) -> Rows {
+    let line = |row: &Vec<String>| row.iter().map(|value| value.replace('\n', "\\n")).collect::<Vec<_>>().join("|");
+    rows.iter().map(|row| vec![line(row)]).collect()
 }
 
 /// Whether queries in WITH write, or what they stand before: such a statement runs once.
@@ -86,11 +87,7 @@ impl AsyncDB for Either {
         }
         let prepared = self.client.prepare(sql).await.map_err(state)?;
         if self.keyspan && !writes_within_with(sql) {
-            let extended = self.client.query(&prepared, &[]).await.map_err(state)?;
-            if extended.len() != rows.len() {
-                let message = format!("{} rows by the simple protocol, {} by the extended", rows.len(), extended.len());
-                return Err(Told(message));
-            }
+            agree(sql, &rows, &self.client.query(&prepared, &[]).await.map_err(state)?)?;
             // The second time it is prepared to be kept, the third it is kept.
             for time in ["second", "third"].into_iter().filter(|_| !changes_something(sql)) {
                 let (again, _) = self.simple(sql).await?;
@@ -100,19 +97,10 @@ impl AsyncDB for Either {
             }
         }
         let types = prepared.columns().iter().map(|column| column_type(column.type_())).collect();
-        Ok(DBOutput::Rows { types, rows })
+        Ok(DBOutput::Rows { types, rows: lines(&rows) })
     }
 
     async fn shutdown(&mut self) {}
-}
-
-/// Rows in the order in which the query asks for them; sorted, if it asks for none.
-fn in_order(rows: &Rows, sql: &str) -> Rows {
-    let mut rows = rows.clone();
-    if !sql.to_lowercase().contains("order by") {
-        rows.sort();
-    }
-    rows
 }
 
 /// A line without what only a terminal shows.
@@ -247,6 +235,7 @@ files! { "tests/slt/postgres":
     enums
     escapes
     everyday
+    frameworks
     exclusions
     extremes
     filled
@@ -263,6 +252,7 @@ files! { "tests/slt/postgres":
     key_changes
     kinds_of_statements
     laterals
+    limits_above
     materialized
     materialized_views
     merge
@@ -297,6 +287,7 @@ files! { "tests/slt/postgres":
     time_columns
     time_zones
     times
+    united
     unnested
     variadic
     views

@@ -182,6 +182,14 @@ fn array_length(call: &Call) -> Result<ScalarValue> {
     Ok(ScalarValue::Int32(length.and_then(|length| i32::try_from(length).ok())))
 }
 
+/// How many items an array has along all of its dimensions.
+fn cardinality(call: &Call) -> Result<ScalarValue> {
+    fn count(list: &ScalarValue) -> usize {
+        items(list).unwrap_or_default().iter().map(|item| if items(item).is_some() { count(item) } else { 1 }).sum()
+    }
+    Ok(ScalarValue::Int32(i32::try_from(count(&call.values[0])).ok()))
+}
+
 fn array_ndims(call: &Call) -> Result<ScalarValue> {
     let count = Some(dimensions(&call.values[0]).len()).filter(|count| *count > 0);
     Ok(ScalarValue::Int32(count.and_then(|count| i32::try_from(count).ok())))
@@ -324,13 +332,14 @@ fn integers(all: impl IntoIterator<Item = i32>) -> ScalarValue {
 
 /// The functions. Those that are strict have no `with_nulls`.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 24] = [
+    let all: [RowFunction; 25] = [
         strict("array_dims", 1..=1, |fields| of_array("array_dims", fields, nullable(DataType::Utf8View)?), array_dims),
         strict("array_length", 2..=2, returns_integer, array_length),
         strict("array_lower", 2..=2, returns_integer, |call| {
             Ok(ScalarValue::Int32(bounds(call).map(|(lower, _)| lower)))
         }),
         strict("array_ndims", 1..=1, |fields| of_array("array_ndims", fields, nullable(DataType::Int32)?), array_ndims),
+        strict("cardinality", 1..=1, |fields| of_array("cardinality", fields, nullable(DataType::Int32)?), cardinality),
         strict(
             "array_position",
             2..=3,

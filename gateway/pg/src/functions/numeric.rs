@@ -17,8 +17,8 @@ use crate::{
     },
 };
 use arrow::{
-    array::Array,
-    datatypes::{DataType, Field, FieldRef},
+    array::{Array, AsArray},
+    datatypes::{DataType, Field, FieldRef, Float64Type},
 };
 use datafusion::{
     common::internal_err,
@@ -304,6 +304,11 @@ impl ScalarUDFImpl for Overload {
                     };
                     *field = Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
                 }
+                if let ("round", [value]) = (self.name, arguments.args.as_slice())
+                    && value.data_type() == DataType::Float64
+                {
+                    return to_even(value);
+                }
                 self.inner.invoke_with_args(arguments)
             }
         }
@@ -312,6 +317,14 @@ impl ScalarUDFImpl for Overload {
     fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
         Ok(ExprSimplifyResult::Original(arguments))
     }
+}
+
+/// `round` of doubles, as C's `rint`: a half goes to the even number.
+fn to_even(value: &ColumnarValue) -> PlanResult<ColumnarValue> {
+    let constant = matches!(value, ColumnarValue::Scalar(_));
+    let rounded = value.clone().into_array(1)?;
+    let rounded = rounded.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even);
+    returned(Arc::new(rounded), constant)
 }
 
 /// A count of digits that an argument gives.

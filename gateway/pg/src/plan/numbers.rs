@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{
         DFSchema,
-        tree_node::{Transformed, TreeNode},
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     config::ConfigOptions,
     error::Result,
@@ -24,6 +24,7 @@ use datafusion::{
         Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
         binary_expr,
         expr::{AggregateFunction, InList, InSubquery, ScalarFunction, WindowFunction},
+        utils::merge_schema,
     },
     optimizer::AnalyzerRule,
     scalar::ScalarValue,
@@ -71,6 +72,44 @@ impl AnalyzerRule for Numbers {
         })?;
         Ok(joined.data)
     }
+}
+
+/// The plan with the results of CASE, where they are numbers of several types, cast to the type that they have together:
+/// until the rule has seen a CASE, it has the type of its first result to all that is planned above.
+///
+/// # Errors
+/// DataFusion's: a schema that cannot be recomputed.
+pub fn typed_cases(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut mixed = false;
+    plan.apply_with_subqueries(|node| {
+        let mut schema = None;
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Case(case) = expr {
+                    let schema = schema.get_or_insert_with(|| merge_schema(&node.inputs()));
+                    mixed |= types_of(results(case), schema).is_some_and(|types| of_numbers(&types).is_some());
+                }
+                Ok(if mixed { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    })?;
+    if !mixed {
+        return Ok(plan);
+    }
+    let cases = EachExpr {
+        name: "typed_cases",
+        order: Order::LeavesFirst,
+        rewrite: |expr, schema, _| match expr {
+            Expr::Case(case) => Ok(of_case(case, schema)),
+            other => Ok(Transformed::no(other)),
+        },
+    };
+    let typed = cases.analyze(plan, &ConfigOptions::default())?;
+    Ok(typed.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data)
+}
+
+fn results(case: &Case) -> impl Iterator<Item = &Expr> {
+    case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr).map(AsRef::as_ref)
 }
 
 /// An expression as the rule leaves it.
@@ -353,11 +392,8 @@ fn of_case(mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
             is = true;
         }
     }
-    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
-    let types = types_of(results.map(AsRef::as_ref), schema);
-    if let Some((types, to)) = types.and_then(|types| Some((types.clone(), of_numbers(&types)?)))
-        && types.iter().any(numeric::is_numeric)
-    {
+    let types = types_of(results(&case), schema);
+    if let Some((types, to)) = types.and_then(|types| Some((types.clone(), of_numbers(&types)?))) {
         let results = case.when_then_expr.iter_mut().map(|(_, then)| then).chain(&mut case.else_expr);
         for (result, from) in results.zip(&types).filter(|(_, from)| !from.is_null()) {
             **result = as_number(std::mem::take(result.as_mut()), from, &to);

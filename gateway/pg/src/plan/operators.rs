@@ -6,7 +6,7 @@ use crate::{
     error::{SqlError, SqlState},
     functions::{self, planned},
     numeric,
-    plan::{json_paths, numbers},
+    plan::{documents, json_paths, numbers},
     syntax::calls::{
         ARRAY_OF, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
         UNEQUAL_TO_ALL,
@@ -248,7 +248,8 @@ fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
     computed.unwrap_or_else(|| binary_expr(left, op, right))
 }
 
-/// `||` of an array: a quoted text beside it is an array, not an item, and so is NULL, which adds nothing.
+/// `||` of an array: a quoted text or a parameter beside it is an array, not an item, and so is NULL, which adds
+/// nothing.
 fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
     if !matches!(op, Sql::StringConcat) {
@@ -261,9 +262,26 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     if is_null(&left) && is_list(&right, schema) {
         return Ok(PlannerResult::Planned(right));
     }
+    let like = |side: Expr, other: &Expr| match (side, other.get_type(schema)) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Ok(list @ DataType::List(_))) => parameter_of(id, &list),
+        (side, _) => side,
+    };
+    let left = like(left, &right);
+    let right = like(right, &left);
     let left = if is_list(&right, schema) { written(beside(left, &right, schema)) } else { left };
     let right = if is_list(&left, schema) { written(beside(right, &left, schema)) } else { right };
-    // A numeric of the exact form is not the bytes that Arrow takes it for.
+    // A parameter beside what is neither an array nor a document is a text. A numeric of the exact form is not the bytes
+    // that Arrow takes it for.
+    let is_text_beside = |other: &Expr| match other.get_type(schema) {
+        Ok(data) => numeric::is_number(&data) || data.is_temporal() || is_text(&data) || data.is_null(),
+        Err(_) => is_open_parameter(other),
+    };
+    let of_text = |side: Expr, is: bool| match side {
+        Expr::Placeholder(Placeholder { id, field: None }) if is => parameter_of(id, &DataType::Utf8View),
+        side => side,
+    };
+    let (left_is, right_is) = (is_text_beside(&right), is_text_beside(&left));
+    let (left, right) = (of_text(left, left_is), of_text(right, right_is));
     let shown = |side: Expr| match side.get_type(schema) {
         Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
         _ => side,
@@ -348,8 +366,9 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
 /// Whole numbers in arithmetic.
 fn integers(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let RawBinaryExpr { op, left, right } = expr;
+    let compared = is_comparison(&op) && (is_open_parameter(&left) || is_open_parameter(&right));
     let (left, right) =
-        if is_arithmetic(&op) || is_bitwise(&op) { narrowed(left, right, schema) } else { (left, right) };
+        if is_arithmetic(&op) || is_bitwise(&op) || compared { narrowed(left, right, schema) } else { (left, right) };
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
@@ -357,17 +376,27 @@ fn has_case(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(matches!(expr, Expr::Case(_)))).unwrap_or(false)
 }
 
-/// A parameter of an unknown type beside a numeric of the exact form is one.
-fn typed_beside(side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
-    match side {
-        Expr::Placeholder(Placeholder { id, field: None })
-            if other.get_type(schema).is_ok_and(|data| numeric::is_exact(&data)) =>
-        {
-            let field = Arc::new(Field::new(&id, numeric::EXACT, true));
-            Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
-        }
-        side => side,
+/// A parameter of an unknown type beside a numeric of the exact form is one, a double where it is multiplied with an
+/// interval or divides one, an interval that is added to a time.
+fn typed_beside(op: &Sql, side: Expr, other: &Expr, schema: &DFSchema) -> Expr {
+    let Expr::Placeholder(Placeholder { id, field: None }) = side else { return side };
+    match other.get_type(schema) {
+        Ok(data) if numeric::is_exact(&data) => parameter_of(id, &numeric::EXACT),
+        Ok(DataType::Interval(_)) if matches!(op, Sql::Multiply | Sql::Divide) => parameter_of(id, &DataType::Float64),
+        Ok(DataType::Timestamp(..)) if matches!(op, Sql::Plus) => parameter_of(id, &types::INTERVAL),
+        _ => Expr::Placeholder(Placeholder { id, field: None }),
     }
+}
+
+/// A parameter of a type.
+fn parameter_of(id: String, data: &DataType) -> Expr {
+    let field = Arc::new(Field::new(&id, data.clone(), true));
+    Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
+}
+
+/// Whether it is a parameter of an unknown type.
+fn is_open_parameter(expr: &Expr) -> bool {
+    matches!(expr, Expr::Placeholder(Placeholder { field: None, .. }))
 }
 
 /// Comparisons of intervals by their length, and arithmetic of intervals, numerics, dates and times.
@@ -376,8 +405,8 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     // A CASE of several numbers has the type of its first until the rule has seen it.
     let settled = |side: Expr| if has_case(&side) { numbers::settled(side, schema) } else { Ok(side) };
     let (left, right) = (settled(left)?, settled(right)?);
-    let left = typed_beside(left, &right, schema);
-    let right = typed_beside(right, &left, schema);
+    let left = typed_beside(&op, left, &right, schema);
+    let right = typed_beside(&op, right, &left, schema);
     let counts = is_arithmetic(&op);
     let read = |side: Expr, other: &Expr| match other.get_type(schema) {
         Ok(data) if counts && is_unknown(&side) && numeric::is_numeric(&data) => {
@@ -445,6 +474,10 @@ fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
     let item = match list.get_type(schema) {
         Ok(DataType::List(item)) => Some(item.data_type().clone()),
         _ => None,
+    };
+    let value = match (value, &item) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Some(item)) => parameter_of(id, item),
+        (value, _) => value,
     };
     if let Some((item, of)) = item.zip(value.get_type(schema).ok())
         && let Some(has) = has_number(&list, &item, &value, &of)
@@ -533,22 +566,32 @@ fn documents(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
         Sql::Minus if is_jsonb(left, schema) => planned::jsonb_delete(),
         _ => return Ok(PlannerResult::Original(expr)),
     };
-    // A quoted text beside jsonb is jsonb, where the operator takes two of them.
+    // A quoted text beside jsonb is jsonb, and so is a parameter, where the operator takes two of them.
     let both = matches!(op, Sql::AtArrow | Sql::ArrowAt | Sql::StringConcat);
     let read = |side: &Expr| {
-        if both && is_unknown(side) {
+        if both && (is_unknown(side) || is_open_parameter(side)) {
             let jsonb = types::named(arrow::datatypes::Field::new("cast", DataType::Utf8View, true), "jsonb");
             return Expr::Cast(Cast::new_from_field(Box::new(side.clone()), std::sync::Arc::new(jsonb)));
         }
         side.clone()
+    };
+    let of_texts =
+        matches!(op, Sql::HashArrow | Sql::HashLongArrow | Sql::HashMinus | Sql::QuestionPipe | Sql::QuestionAnd);
+    let right = match right {
+        Expr::Placeholder(Placeholder { id, field: None }) if of_texts => {
+            &parameter_of(id.clone(), &types::list_of(DataType::Utf8View))
+        }
+        right => right,
     };
     let (left, right) = (read(left), read(right));
     let sides = if matches!(op, Sql::ArrowAt) { vec![right, left] } else { vec![left, right] };
     Ok(PlannerResult::Planned(function.call(sides)))
 }
 
+/// Whether a value is jsonb; CASE and `coalesce` of jsonb are, whose fields do not say so yet.
 fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.to_field(schema).is_ok_and(|(_, field)| functions::json::kind(&field) == Some("jsonb"))
+    documents::kind(expr, schema) == Some("jsonb")
+        || expr.to_field(schema).is_ok_and(|(_, field)| functions::json::kind(&field) == Some("jsonb"))
 }
 
 /// Whether `||` is that of jsonb: beside a text it is that of texts.
@@ -576,8 +619,8 @@ fn narrowed(left: Expr, right: Expr, schema: &DFSchema) -> (Expr, Expr) {
     let small = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Int16 | DataType::Int32));
     match (literal(&left), literal(&right)) {
         (Some(a), Some(b)) => (a, b),
-        (Some(a), None) if small(&right) => (a, right),
-        (None, Some(b)) if small(&left) => (left, b),
+        (Some(a), None) if small(&right) || is_open_parameter(&right) => (a, right),
+        (None, Some(b)) if small(&left) || is_open_parameter(&left) => (left, b),
         _ => (left, right),
     }
 }

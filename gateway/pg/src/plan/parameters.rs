@@ -6,7 +6,8 @@
 use crate::{
     common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
-    numeric, types,
+    numeric,
+    types::{self, ParameterType},
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
@@ -15,12 +16,13 @@ use datafusion::{
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        Cast, Expr, LogicalPlan, TypeSignature,
+        Case, Cast, Expr, ExprSchemable, LogicalPlan, TypeSignature,
         expr::{Placeholder, ScalarFunction},
         utils::merge_schema,
     },
     sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
 };
+use pgwire::api::Type;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 /// Gives parameters the type of the cast around them, and bigint in LIMIT and OFFSET; a parameter that DataFusion took
@@ -59,9 +61,20 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
                 Expr::ScalarFunction(mut call) => {
-                    let is = declared_arguments(&mut call);
+                    let is = known_arguments(&call.func.name().to_owned(), &mut call.args, &schema)
+                        | declared_arguments(&mut call);
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
+                Expr::WindowFunction(mut call) => {
+                    let is = known_arguments(&call.fun.name().to_owned(), &mut call.params.args, &schema);
+                    let call = Expr::WindowFunction(call);
+                    Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+                }
+                Expr::Case(mut case) => {
+                    let is = of_case(&mut case, &schema);
+                    let case = Expr::Case(case);
+                    Ok(if is { Transformed::yes(case) } else { Transformed::no(case) })
                 }
                 other => Ok(Transformed::no(other)),
             })
@@ -105,13 +118,155 @@ fn declared_arguments(call: &mut ScalarFunction) -> bool {
     any
 }
 
+/// What PostgreSQL's functions take in a place, where DataFusion's signature does not say it.
+#[derive(Clone, Copy)]
+enum Taken {
+    Integer,
+    /// A `numeric` where another argument is one, else `double precision`.
+    Real,
+    /// A `numeric` where there are digits to round to, else as [`Taken::Real`].
+    Rounded,
+    /// A number of the other argument's type.
+    Number,
+    /// An array as the other argument.
+    Array,
+    /// An item of the array that another argument is.
+    Item,
+    /// The type of the first argument that has one.
+    Other,
+    Bytes,
+    /// `double precision` where it is the only argument.
+    Epoch,
+}
+
+/// Arguments of functions (`pg_proc` of PostgreSQL 15) that a parameter without a type may be: the name, the place.
+const KNOWN_ARGUMENTS: [(&str, usize, Taken); 58] = [
+    ("age", 0, Taken::Other),
+    ("age", 1, Taken::Other),
+    ("array_append", 1, Taken::Item),
+    ("array_concat", 0, Taken::Array),
+    ("array_concat", 1, Taken::Array),
+    ("array_element", 1, Taken::Integer),
+    ("array_position", 1, Taken::Item),
+    ("array_positions", 1, Taken::Item),
+    ("array_prepend", 0, Taken::Item),
+    ("array_remove", 1, Taken::Item),
+    ("ceil", 0, Taken::Real),
+    ("encode", 0, Taken::Bytes),
+    ("exp", 0, Taken::Real),
+    ("floor", 0, Taken::Real),
+    ("lag", 1, Taken::Integer),
+    ("lag", 2, Taken::Other),
+    ("lead", 1, Taken::Integer),
+    ("lead", 2, Taken::Other),
+    ("left", 1, Taken::Integer),
+    ("list_percentile", 1, Taken::Real),
+    ("list_percentile_cont", 1, Taken::Real),
+    ("ln", 0, Taken::Real),
+    ("log", 0, Taken::Real),
+    ("lpad", 1, Taken::Integer),
+    ("make_date", 0, Taken::Integer),
+    ("make_date", 1, Taken::Integer),
+    ("make_date", 2, Taken::Integer),
+    ("make_interval", 0, Taken::Integer),
+    ("make_interval", 1, Taken::Integer),
+    ("make_interval", 2, Taken::Integer),
+    ("make_interval", 3, Taken::Integer),
+    ("make_interval", 4, Taken::Integer),
+    ("make_interval", 5, Taken::Integer),
+    ("mod", 0, Taken::Number),
+    ("mod", 1, Taken::Number),
+    ("nth_value", 1, Taken::Integer),
+    ("ntile", 0, Taken::Integer),
+    ("overlay", 2, Taken::Integer),
+    ("overlay", 3, Taken::Integer),
+    ("power", 0, Taken::Real),
+    ("power", 1, Taken::Real),
+    ("repeat", 1, Taken::Integer),
+    ("right", 1, Taken::Integer),
+    ("round", 0, Taken::Rounded),
+    ("round", 1, Taken::Integer),
+    ("rpad", 1, Taken::Integer),
+    ("sha256", 0, Taken::Bytes),
+    ("split_part", 2, Taken::Integer),
+    ("sqrt", 0, Taken::Real),
+    ("substr", 1, Taken::Integer),
+    ("substr", 2, Taken::Integer),
+    ("to_timestamp", 0, Taken::Epoch),
+    ("trunc", 0, Taken::Rounded),
+    ("trunc", 1, Taken::Integer),
+    ("width_bucket", 0, Taken::Real),
+    ("width_bucket", 1, Taken::Real),
+    ("width_bucket", 2, Taken::Real),
+    ("width_bucket", 3, Taken::Integer),
+];
+
+/// Gives parameters without a type the one that PostgreSQL's function takes in their place.
+fn known_arguments(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {
+    let is_open = |argument: &Expr| matches!(argument, Expr::Placeholder(Placeholder { field: None, .. }));
+    if !arguments.iter().any(is_open) {
+        return false;
+    }
+    let types: Vec<Option<DataType>> =
+        arguments.iter().map(|argument| argument.get_type(schema).ok().filter(|_| !is_open(argument))).collect();
+    let other = |is: fn(&DataType) -> bool| types.iter().flatten().find(|data| is(data)).cloned();
+    let two = arguments.len() == 2;
+    let mut any = false;
+    for (_, at, taken) in KNOWN_ARGUMENTS.iter().filter(|(of, ..)| *of == name) {
+        let Some(argument) = arguments.get_mut(*at).filter(|argument| is_open(argument)) else { continue };
+        let data = match taken {
+            Taken::Integer => Some(DataType::Int32),
+            Taken::Rounded if two => Some(numeric::EXACT),
+            Taken::Real | Taken::Rounded => {
+                Some(other(numeric::is_numeric).map_or(DataType::Float64, |_| numeric::EXACT))
+            }
+            Taken::Number => other(numeric::is_number).map(|data| types::without_digits(&data)),
+            Taken::Array => other(|data| matches!(data, DataType::List(_))),
+            Taken::Item => match other(|data| matches!(data, DataType::List(_))) {
+                Some(DataType::List(item)) => Some(item.data_type().clone()),
+                _ => None,
+            },
+            Taken::Other => other(|data| !data.is_null()),
+            Taken::Bytes => Some(DataType::Binary),
+            Taken::Epoch => (!two).then_some(DataType::Float64),
+        };
+        if let (Some(data), Expr::Placeholder(Placeholder { id, .. })) = (data, &*argument) {
+            *argument = placeholder(id.clone(), Arc::new(Field::new("", data, true)));
+            any = true;
+        }
+    }
+    any
+}
+
+/// Gives parameters without a type among the results of CASE the type of the first that has one, and those that it
+/// compares, too.
+fn of_case(case: &mut Case, schema: &DFSchema) -> bool {
+    let (mut whens, mut results): (Vec<&mut Expr>, Vec<&mut Expr>) =
+        case.when_then_expr.iter_mut().map(|(when, then)| (when.as_mut(), then.as_mut())).unzip();
+    results.extend(case.else_expr.as_deref_mut());
+    let typed = typed_together(&mut results, schema);
+    let Some(of) = case.expr.as_deref_mut() else { return typed };
+    whens.push(of);
+    typed_together(&mut whens, schema) | typed
+}
+
+/// Gives parameters without a type that of the first expression that has one.
+fn typed_together(all: &mut [&mut Expr], schema: &DFSchema) -> bool {
+    let mut copies: Vec<Expr> = all.iter().map(|expr| (**expr).clone()).collect();
+    let any = type_arguments(&mut copies, schema);
+    if any {
+        all.iter_mut().zip(copies).for_each(|(expr, typed)| **expr = typed);
+    }
+    any
+}
+
 /// Casts parameters to their types, where these are known and SQL has one name for them; and to double precision where
 /// they are multiplied with an interval, since there is no other number for that.
-pub fn declare(query: &mut ast::Statement, types: &[Option<DataType>]) {
+pub fn declare(query: &mut ast::Statement, types: &[Option<ParameterType>]) {
     let _ = query.visit(&mut Declare(types));
 }
 
-struct Declare<'a>(&'a [Option<DataType>]);
+struct Declare<'a>(&'a [Option<ParameterType>]);
 
 impl VisitorMut for Declare<'_> {
     type Break = ();
@@ -127,7 +282,7 @@ impl VisitorMut for Declare<'_> {
         }
         let number = name(expr).and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok());
         let known = number.and_then(|number| self.0.get(number.checked_sub(1)?)?.as_ref());
-        if let Some(data_type) = known.and_then(sql_type) {
+        if let Some(data_type) = known.and_then(named_type) {
             cast(expr, data_type);
         }
         ControlFlow::Continue(())
@@ -149,6 +304,15 @@ fn is_interval(expr: &ast::Expr) -> bool {
 fn cast(expr: &mut ast::Expr, data_type: ast::DataType) {
     let inner = Box::new(expr.clone());
     *expr = ast::Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
+}
+
+/// SQL's name of a parameter's type; `None` where the name does not say all of it.
+fn named_type(known: &ParameterType) -> Option<ast::DataType> {
+    match known.pg_type() {
+        Type::JSON => Some(ast::DataType::JSON),
+        Type::JSONB => Some(ast::DataType::JSONB),
+        _ => sql_type(&known.data),
+    }
 }
 
 /// SQL's name of a type; `None` where the name does not say all of it.
@@ -185,8 +349,8 @@ fn placeholder(id: String, field: FieldRef) -> Expr {
 ///
 /// # Errors
 /// 42P18 for a number that is left out, 42P02 for a parameter that is no `$n`.
-pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
-    let mut found: Vec<Option<DataType>> = hints.to_vec();
+pub fn parameters(plan: &LogicalPlan, hints: &[Option<ParameterType>]) -> Result<Vec<ParameterType>> {
+    let mut found: Vec<Option<ParameterType>> = hints.to_vec();
     hint(plan, &mut found)?;
     let typed = found.into_iter().enumerate().map(|(index, found)| {
         found.ok_or_else(|| {
@@ -202,15 +366,15 @@ pub fn parameters(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<
 ///
 /// # Errors
 /// 42P02 for a parameter that is no `$n`.
-pub fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()> {
-    let mut inferred: BTreeMap<String, Option<DataType>> = BTreeMap::new();
+pub fn hint(plan: &LogicalPlan, found: &mut Vec<Option<ParameterType>>) -> Result<()> {
+    let mut inferred: BTreeMap<String, Option<ParameterType>> = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 if let Expr::Placeholder(Placeholder { id, field }) = expr {
                     let known = inferred.entry(id.clone()).or_default();
                     if known.is_none() {
-                        *known = field.as_ref().map(|field| field.data_type().clone());
+                        *known = field.as_ref().map(|field| ParameterType::of_field(field));
                     }
                 }
                 Ok(TreeNodeRecursion::Continue)
@@ -226,7 +390,7 @@ pub fn hint(plan: &LogicalPlan, found: &mut Vec<Option<DataType>>) -> Result<()>
             found.resize(number, None);
         }
         if found[number - 1].is_none() {
-            found[number - 1] = Some(kind.unwrap_or(DataType::Utf8View));
+            found[number - 1] = Some(kind.unwrap_or(ParameterType::TEXT));
         }
     }
     Ok(())

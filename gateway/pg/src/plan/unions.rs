@@ -1,21 +1,28 @@
-//! Quoted texts in the queries of a UNION: a literal takes the type of the column beside it, as PostgreSQL resolves it.
+//! Quoted texts and parameters in the queries of a UNION: one without a type takes the type of the column beside it, as PostgreSQL resolves it.
 //!
-//! DataFusion settles the types of a union when all is planned, and takes text for whatever can become text. So
-//! literals are cast right after planning, and the schemas above follow. So are numbers of several types, of which
-//! DataFusion would make decimals with the digits of all, and dates beside timestamps, which would lose their zone.
+//! DataFusion settles the types of a union when all is planned, until when a column has the type of the first query, and
+//! takes text for whatever can become text. So literals are cast right after planning, and the schemas above follow. So
+//! are numbers of several types, which would be integers to all above, or decimals with the digits of all, and dates
+//! beside timestamps, which would lose their zone.
 
 use crate::{
     common_type,
     error::{SqlError, SqlState},
     numeric, types,
 };
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
-    common::{Column, tree_node::Transformed},
+    common::{
+        Column,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
     error::{DataFusionError, Result},
-    logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Union},
+    logical_expr::{
+        Cast, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Subquery, Union,
+        expr::{Exists, InSubquery, Placeholder},
+    },
 };
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// The plan with literals of unions cast to the type of the other queries.
 ///
@@ -33,7 +40,64 @@ pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found.transformed {
         return Ok(found.data);
     }
-    Ok(found.data.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data)
+    let recomputed = |plan: LogicalPlan| {
+        Ok::<_, DataFusionError>(
+            plan.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data,
+        )
+    };
+    let outer = outer_columns_typed(recomputed(found.data)?)?;
+    if outer.transformed { recomputed(outer.data) } else { Ok(outer.data) }
+}
+
+/// Gives columns of outer queries, which bear the type that they were planned with, the type that they have by now.
+fn outer_columns_typed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut types: HashMap<Column, Vec<FieldRef>> = HashMap::new();
+    plan.apply_with_subqueries(|node| {
+        for (qualifier, field) in node.schema().iter().filter(|(qualifier, _)| qualifier.is_some()) {
+            let known = types.entry(Column::new(qualifier.cloned(), field.name())).or_default();
+            if known.iter().all(|known| known.data_type() != field.data_type()) {
+                known.push(Arc::clone(field));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let retyped = |expr: Expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::OuterReferenceColumn(field, column) => Ok(match types.get(&column).map(Vec::as_slice) {
+                // Where several relations have the name, it is not known here which one it is of.
+                Some([only]) if only.data_type() != field.data_type() => {
+                    Transformed::yes(Expr::OuterReferenceColumn(Arc::clone(only), column))
+                }
+                _ => Transformed::no(Expr::OuterReferenceColumn(field, column)),
+            }),
+            other => Ok(Transformed::no(other)),
+        })
+    };
+    let listed = |mut subquery: Subquery| -> Result<Subquery> {
+        let columns = subquery.outer_ref_columns.into_iter().map(|column| Ok(retyped(column)?.data));
+        subquery.outer_ref_columns = columns.collect::<Result<_>>()?;
+        Ok(subquery)
+    };
+    plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Subquery(subquery) => Ok(Transformed::no(LogicalPlan::Subquery(listed(subquery)?))),
+        other => other.map_expressions(|expr| {
+            let expr = retyped(expr)?;
+            expr.transform_data(|expr| {
+                expr.transform_up(|expr| {
+                    Ok(Transformed::no(match expr {
+                        Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(listed(subquery)?),
+                        Expr::Exists(exists) => {
+                            Expr::Exists(Exists { subquery: listed(exists.subquery)?, negated: exists.negated })
+                        }
+                        Expr::InSubquery(within) => {
+                            Expr::InSubquery(InSubquery { subquery: listed(within.subquery)?, ..within })
+                        }
+                        other => other,
+                    }))
+                })
+            })
+        }),
+    })
 }
 
 /// Refuses a recursive query whose numerics DataFusion would cut to the digits of the first query.
@@ -62,6 +126,7 @@ fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
 }
 
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
+    (0..union.schema.fields().len()).try_for_each(|at| check_matched(&union, at))?;
     let wanted: Vec<Option<Arc<Field>>> = (0..union.schema.fields().len()).map(|at| literal_type(&union, at)).collect();
     let numbers: Vec<Option<DataType>> = (0..wanted.len()).map(|at| mixed_type(&union, at)).collect();
     if wanted.iter().all(Option::is_none) && numbers.iter().all(Option::is_none) {
@@ -70,6 +135,24 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     let typed = |input| numbered(cast(input, &wanted)?, &numbers);
     let inputs = union.inputs.iter().map(typed).collect::<Result<Vec<_>>>()?;
     Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// 42804 for a column of numbers, texts, truth values or times together, of which DataFusion would make texts.
+fn check_matched(union: &Union, at: usize) -> Result<()> {
+    let kind = |field: &Field| match field.data_type() {
+        data if numeric::is_number(data) => Some(0),
+        DataType::Utf8View => Some(1),
+        DataType::Boolean => Some(2),
+        DataType::Date32 | DataType::Timestamp(..) => Some(3),
+        _ => None,
+    };
+    let typed = union.inputs.iter().filter(|input| item(input, at).is_none_or(|item| literal(item).is_none()));
+    let mut fields = typed.filter_map(|input| input.schema().fields().get(at));
+    let Some((first, of_first)) = fields.find_map(|field| Some((field, kind(field)?))) else { return Ok(()) };
+    let Some(other) = fields.find(|field| kind(field).is_some_and(|kind| kind != of_first)) else { return Ok(()) };
+    let name = |field: &Field| types::sql_type(field).map(types::type_name).unwrap_or_default();
+    let message = format!("UNION types {} and {} cannot be matched", name(first), name(other));
+    Err(DataFusionError::External(Box::new(SqlError::new(SqlState::DATATYPE_MISMATCH, message))))
 }
 
 /// The type for the literals of a column: that of the other queries, if they have one and it is no text.
@@ -82,15 +165,14 @@ fn literal_type(union: &Union, at: usize) -> Option<Arc<Field>> {
     common_type::of_columns(others.filter_map(|input| input.schema().fields().get(at))).map(Arc::clone)
 }
 
-/// The type of a column with numbers of several types, a numeric among them, or with dates and timestamps.
+/// The type of a column with numbers of several types, or with dates and timestamps.
 fn mixed_type(union: &Union, at: usize) -> Option<DataType> {
     let types: Vec<&DataType> =
         union.inputs.iter().filter_map(|input| Some(input.schema().fields().get(at)?.data_type())).collect();
     if let Some(time) = super::common_times::of_types(types.iter().copied()) {
         return Some(time);
     }
-    let common = common_type::of_numbers(types.iter().copied())?;
-    types.iter().any(|data| numeric::is_numeric(data)).then_some(common)
+    common_type::of_numbers(types)
 }
 
 /// The query with columns of numbers and times cast to these types.
@@ -123,10 +205,11 @@ fn item(input: &LogicalPlan, at: usize) -> Option<&Expr> {
     }
 }
 
-/// The quoted text of an item, if it is one.
+/// An item that has no type of its own, if it is one: a quoted text, or a parameter.
 fn literal(item: &Expr) -> Option<&Expr> {
     match item {
         Expr::Alias(alias) => literal(&alias.expr),
+        Expr::Placeholder(Placeholder { field: None, .. }) => Some(item),
         other => common_type::is_unknown(other).then_some(item),
     }
 }

@@ -225,11 +225,21 @@ fn field_access(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>
     Ok(Some(call("get_field", [root.clone(), text(&fold(field))])))
 }
 
+/// Whether it is a parameter that is a text: one without a type, or of that type.
+fn is_parameter_of_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
+        Expr::Cast { expr, data_type: DataType::Text, .. } => is_parameter_of_text(expr),
+        _ => false,
+    }
+}
+
 /// `substring(a FROM 'pattern')`: a text is a pattern there, not a position.
 /// `substring(a FROM 'pattern' FOR '#')`: one of the standard, with its escape character.
 fn substring_of_pattern(expr: &Expr, pattern: &Expr, escape: Option<&Expr>) -> Option<Expr> {
     match escape {
-        None => is_quoted(pattern).then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()])),
+        None => (is_quoted(pattern) || is_parameter_of_text(pattern))
+            .then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()])),
         Some(escape) => (is_quoted(pattern) && is_quoted(escape))
             .then(|| call(SUBSTRING_SIMILAR, [expr.clone(), pattern.clone(), escape.clone()])),
     }

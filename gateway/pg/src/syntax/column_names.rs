@@ -7,8 +7,8 @@
 use crate::ident::fold;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Select, SelectItem,
-    SetExpr, TableFactor,
+    AccessExpr, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Select, SelectItem, SetExpr, TableFactor,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -161,24 +161,35 @@ fn name_of(expr: &Expr) -> (String, u8) {
             let inner = else_result.as_ref().map(|inner| name_of(inner)).filter(|(_, strength)| *strength > 1);
             inner.unwrap_or_else(|| ("case".to_owned(), 1))
         }
-        Expr::Subquery(query) => match query.body.as_ref() {
-            SetExpr::Select(select) => match select.projection.first() {
-                Some(SelectItem::ExprWithAlias { alias, .. }) => (alias.value.clone(), 2),
-                Some(SelectItem::UnnamedExpr(expr)) => name_of(expr),
-                _ => (NAMELESS.to_owned(), 0),
-            },
-            _ => (NAMELESS.to_owned(), 0),
-        },
+        Expr::Subquery(query) => of_first_item(&query.body),
+        Expr::Tuple(_) => fixed("row"),
+        Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => fixed("overlaps"),
         Expr::Exists { .. } => fixed("exists"),
         Expr::Array(_) => fixed("array"),
         Expr::Extract { .. } => fixed("extract"),
         Expr::Position { .. } => fixed("position"),
+        Expr::Substring { shorthand: true, .. } => fixed("substr"),
         Expr::Substring { .. } => fixed("substring"),
         Expr::Overlay { .. } => fixed("overlay"),
         Expr::Trim { .. } => fixed("btrim"),
         Expr::Ceil { .. } => fixed("ceil"),
         Expr::Floor { .. } => fixed("floor"),
         Expr::AtTimeZone { .. } => fixed("timezone"),
+        _ => (NAMELESS.to_owned(), 0),
+    }
+}
+
+/// The name of a query's first column: of the first query where there are several.
+fn of_first_item(body: &SetExpr) -> (String, u8) {
+    match body {
+        SetExpr::Select(select) => match select.projection.first() {
+            Some(SelectItem::ExprWithAlias { alias, .. }) => (alias.value.clone(), 2),
+            Some(SelectItem::UnnamedExpr(expr)) => name_of(expr),
+            _ => (NAMELESS.to_owned(), 0),
+        },
+        SetExpr::Query(query) => of_first_item(&query.body),
+        SetExpr::SetOperation { left, .. } => of_first_item(left),
+        SetExpr::Values(_) => ("column1".to_owned(), 2),
         _ => (NAMELESS.to_owned(), 0),
     }
 }
@@ -220,7 +231,8 @@ fn cast_label(data_type: &DataType) -> String {
 /// PostgreSQL's internal name of a type as it was written.
 fn type_label(written: &str) -> String {
     let lower = written.to_lowercase();
-    let base = lower.split('(').next().unwrap_or(&lower).trim();
+    // An array is named after its items.
+    let base = lower.split(['(', '[']).next().unwrap_or(&lower).trim();
     let base = base.strip_prefix("pg_catalog.").unwrap_or(base);
     let known = match base {
         "int" | "integer" => "int4",

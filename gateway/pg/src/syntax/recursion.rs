@@ -1,5 +1,5 @@
-//! Recursive queries of WITH: what PostgreSQL refuses and DataFusion would compute in another way, and the type of
-//! numbers in the first query.
+//! Recursive queries of WITH: what PostgreSQL refuses and DataFusion would compute in another way, and the types of
+//! numbers and parameters in the first query.
 
 use super::aggregate_calls::calls_aggregate;
 use crate::{
@@ -12,14 +12,14 @@ use datafusion::sql::sqlparser::ast::{
     SetOperator, TableFactor, TableWithJoins, Value, With,
 };
 
-/// Checks the recursive queries of a WITH, and casts numbers.
+/// Checks the recursive queries of a WITH, and casts items of their first queries.
 ///
 /// # Errors
 /// 42P19 for a query that reads itself where it may not.
 pub(super) fn rewrite(query: &mut Query) -> Result<()> {
     let Some(with) = query.with.as_mut().filter(|with| with.recursive) else { return Ok(()) };
     with.cte_tables.iter().try_for_each(check)?;
-    numbers(with);
+    typed_items(with);
     Ok(())
 }
 
@@ -148,20 +148,28 @@ fn aggregates(select: &Select) -> bool {
     items.chain(&select.having).any(calls_aggregate)
 }
 
-/// Numbers with a point in the first query of a recursive one are numerics of any digits: the others may have more.
-fn numbers(with: &mut With) {
+/// Types of items of the first query of a recursive one, which the others have too: numbers with a point are numerics of
+/// any digits, a parameter is a text, as what has no type is in PostgreSQL.
+fn typed_items(with: &mut With) {
     for cte in &mut with.cte_tables {
         let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };
         let SetExpr::Select(select) = left.as_mut() else { continue };
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
-                && of_literals(expr) == Some(true)
+                && let Some(data_type) = type_of_item(expr)
             {
                 let inner = Box::new(std::mem::replace(expr, Expr::Identifier(Ident::new(""))));
-                let data_type = DataType::Numeric(ExactNumberInfo::None);
                 *expr = Expr::Cast { kind: CastKind::Cast, expr: inner, data_type, array: false, format: None };
             }
         }
+    }
+}
+
+/// The type to which an item is cast; `None` where it has one.
+fn type_of_item(item: &Expr) -> Option<DataType> {
+    match item {
+        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => Some(DataType::Text),
+        item => (of_literals(item) == Some(true)).then_some(DataType::Numeric(ExactNumberInfo::None)),
     }
 }
 

@@ -1,17 +1,21 @@
 //! Selects that are rewritten by the columns of their relations.
 //!
 //! Before planning, [`rewrite`] takes each select that a [`Rule`] wants, innermost first, and plans each relation in
-//! its FROM by itself for the names of its columns, with the queries in WITH that it reads. If a relation cannot be
-//! planned (a function without a name, a LATERAL subquery), the select stays as it is.
+//! its FROM by itself for the names of its columns, with the queries in WITH that it reads. A subquery that reads the
+//! query around it is planned without its conditions, or has the names that are written in its select list. If a
+//! relation has none either (a function without a name), the select stays as it is.
 
-use super::build::select_from;
+use super::{build::select_from, column_names::label_of};
 use crate::{error::Result, ident::fold, names::RelationName};
 use datafusion::sql::sqlparser::ast::{
-    Cte, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor,
-    VisitorMut, With, helpers::attached_token::AttachedToken, visit_relations,
+    Cte, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit, VisitMut,
+    Visitor, VisitorMut, With, helpers::attached_token::AttachedToken, visit_relations,
 };
 use futures::future::BoxFuture;
-use std::{collections::VecDeque, ops::ControlFlow};
+use std::{
+    collections::{HashSet, VecDeque},
+    ops::ControlFlow,
+};
 
 /// The most relations of a statement that are planned for their columns: beyond, selects stay as they are.
 const RELATIONS_MAX: usize = 64;
@@ -129,8 +133,53 @@ pub(super) fn relations(from: &TableWithJoins) -> Vec<&TableFactor> {
     all
 }
 
-/// The names of the columns of a relation; `None` if it cannot be planned by itself.
+/// The names of the columns of a relation; `None` if they are not to be had.
 async fn names(columns_of: &ColumnsOf<'_>, relation: &TableFactor, ctes: &[Cte], rule: Rule) -> Option<Vec<String>> {
+    if let Some(names) = planned_names(columns_of, relation, ctes, rule).await {
+        return Some(names);
+    }
+    if let Some(simpler) = without_conditions(relation)
+        && let Some(names) = planned_names(columns_of, &simpler, ctes, rule).await
+    {
+        return Some(names);
+    }
+    written_names(relation)
+}
+
+/// A subquery without what may read the query around it and leaves its columns as they are.
+fn without_conditions(relation: &TableFactor) -> Option<TableFactor> {
+    let mut simpler = relation.clone();
+    let TableFactor::Derived { lateral, subquery, .. } = &mut simpler else { return None };
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
+    select.selection = None;
+    *lateral = false;
+    (subquery.order_by, subquery.limit_clause, subquery.fetch) = (None, None, None);
+    Some(simpler)
+}
+
+/// The names that stand in the select list of a subquery; `None` where one is not written, or is there twice.
+fn written_names(relation: &TableFactor) -> Option<Vec<String>> {
+    let TableFactor::Derived { subquery, alias, .. } = relation else { return None };
+    let SetExpr::Select(select) = subquery.body.as_ref() else { return None };
+    let name = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(fold(alias)),
+        SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
+        _ => None,
+    };
+    let mut names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
+    let renamed = alias.iter().flat_map(|alias| &alias.columns);
+    names.iter_mut().zip(renamed).for_each(|(name, column)| *name = fold(&column.name));
+    let unique = names.iter().collect::<HashSet<_>>().len() == names.len();
+    unique.then_some(names)
+}
+
+/// The names of the columns of a relation that can be planned by itself.
+async fn planned_names(
+    columns_of: &ColumnsOf<'_>,
+    relation: &TableFactor,
+    ctes: &[Cte],
+    rule: Rule,
+) -> Option<Vec<String>> {
     if matches!(relation, TableFactor::Derived { lateral: true, .. }) {
         return None;
     }

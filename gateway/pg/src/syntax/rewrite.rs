@@ -8,7 +8,7 @@
 
 use super::{
     aggregate_calls,
-    build::call,
+    build::{call, parsed_query},
     calls, column_names, counted_rows, counted_sets, documents, named_windows, order_by, overlaps, records, recursion,
     referenced_names, row_comparison, row_in_query, samples, set_returning, using_columns, values,
     walk::{Rule, Walk},
@@ -35,6 +35,7 @@ pub(crate) const KEYWORDS: [&str; 3] = ["current_schema", "current_role", "curre
 /// Writes out in SQL what DataFusion lacks. 0A000 for a use that has no other form, 42601 for rows of unequal length.
 pub static EXPAND: Walk = Walk {
     queries: &[
+        Rule::new("tables", |query| tables(&mut query.body)),
         // Names follow from what the user wrote, so before all that rewrites items, in the queries around too.
         Rule::new("referenced names", |query| {
             referenced_names::keep(query);
@@ -128,6 +129,23 @@ pub static RESOLVE: Walk = Walk {
 fn replace(expr: &mut Expr, rule: fn(&Expr) -> Result<Option<Expr>>) -> Result<()> {
     if let Some(new) = rule(expr)? {
         *expr = new;
+    }
+    Ok(())
+}
+
+/// `TABLE t`, which is `SELECT * FROM t`.
+fn tables(body: &mut SetExpr) -> Result<()> {
+    match body {
+        SetExpr::Table(table) => {
+            let parts = [&table.schema_name, &table.table_name].into_iter().flatten();
+            let name = ObjectName::from(parts.map(|part| Ident::new(part.as_str())).collect::<Vec<_>>());
+            *body = *parsed_query(&format!("SELECT * FROM {name}"))?.body;
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            tables(left)?;
+            tables(right)?;
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -321,6 +339,12 @@ fn keywords_and_zones(expr: &mut Expr) {
     let placeholder = || Expr::Identifier(Ident::new(""));
     match expr {
         Expr::Collate { expr: inner, .. } => *expr = std::mem::replace(inner, placeholder()),
+        // An integer, of which DataFusion makes a number without a sign.
+        Expr::Function(Function { name, over: Some(_), .. }) if name.to_string().eq_ignore_ascii_case("ntile") => {
+            let tile = Box::new(std::mem::replace(expr, placeholder()));
+            let data_type = DataType::Int(None);
+            *expr = Expr::Cast { kind: CastKind::Cast, expr: tile, data_type, array: false, format: None };
+        }
         Expr::AtTimeZone { timestamp, time_zone } => {
             let zone = std::mem::replace(time_zone.as_mut(), placeholder());
             let stamp = std::mem::replace(timestamp.as_mut(), placeholder());
@@ -360,10 +384,25 @@ fn form_of_normalize(function: &mut Function) {
 }
 
 fn typed_arguments(function: &mut Function) {
+    let is_series = function.name.to_string().eq_ignore_ascii_case("generate_series");
     if let FunctionArguments::List(list) = &mut function.args {
+        let arguments = || {
+            list.args.iter().filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                _ => None,
+            })
+        };
+        // A parameter beside whole numbers is one.
+        let of_whole = is_series && arguments().any(|expr| whole(expr).is_some());
         for argument in &mut list.args {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
-                as_integer(expr);
+                match &*expr {
+                    Expr::Value(value) if of_whole && matches!(value.value, Value::Placeholder(_)) => {
+                        let of = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+                        *expr = documents::read_as(of, DataType::Integer(None));
+                    }
+                    _ => as_integer(expr),
+                }
             }
         }
     }
@@ -448,6 +487,7 @@ mod tests {
         check(
             &EXPAND,
             expect![[r#"
+                query: tables
                 query: referenced names
                 query: counted sets
                 query: sets in ORDER BY

@@ -9,9 +9,9 @@
 
 use super::{
     aggregate_calls::calls,
-    build::{is_quoted, parsed_expr, parsed_query},
+    build::{parsed_expr, parsed_query},
     column_names::numbered,
-    documents::{self, OF_JSONB, as_jsonb},
+    documents::{self, document_of, read_as},
     walk::finish,
 };
 use crate::{
@@ -298,6 +298,13 @@ fn is_number(expr: &Expr, fits: fn(&str) -> bool) -> bool {
     }
 }
 
+/// A parameter of `generate_series` beside whole numbers, which is one.
+fn series_parameter(function: &str, argument: &Expr, all: &[&Expr]) -> Option<Expr> {
+    let is_parameter = matches!(argument, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)));
+    let is = function == "generate_series" && is_parameter && all.iter().any(|other| is_integer(other));
+    is.then(|| read_as(argument.clone(), DataType::Integer(None)))
+}
+
 /// An item of FROM.
 fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool) -> Result<()> {
     let (name, arguments, alias, ordinality) = match factor {
@@ -320,12 +327,15 @@ fn table(factor: &mut TableFactor, first: bool, is_value: &dyn Fn(&str) -> bool)
         _ => return Ok(()),
     };
     let Some(mut arguments) = arguments else { return Ok(()) };
-    // A quoted text is a document of the function's type.
-    let document = arguments.first().filter(|first| OF_JSONB.contains(&name.as_str()) && is_quoted(first));
-    let document = document.map(|first| as_jsonb((*first).clone()));
+    // A quoted text, or a parameter, is a document of the function's type.
+    let untyped = arguments.first().and_then(|value| Some((*value, document_of(&name, value)?)));
+    let document = untyped.map(|(value, data_type)| read_as(value.clone(), data_type));
     if let Some(document) = &document {
         arguments[0] = document;
     }
+    let series: Vec<Option<Expr>> =
+        arguments.iter().map(|argument| series_parameter(&name, argument, &arguments)).collect();
+    arguments.iter_mut().zip(&series).for_each(|(argument, typed)| *argument = typed.as_ref().unwrap_or(argument));
     let mut types = Vec::new();
     let lists: Vec<(String, String)> = match columns(&name) {
         _ if RECORDS.contains(&name.as_str()) => {

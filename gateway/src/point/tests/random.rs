@@ -4,7 +4,7 @@ use super::{answer, is_compiled, prepared};
 use crate::{
     pg::{
         codec::{format::Format, parameter},
-        types,
+        types::ParameterType,
     },
     session::{
         Session,
@@ -43,7 +43,7 @@ const CELL_KINDS: [(&str, &[&str]); 3] =
 
 type Kind = (&'static str, &'static [&'static str]);
 /// The value of a parameter as text, and the type that a client declares.
-type Asked = (Option<String>, Option<DataType>);
+type Asked = (Option<String>, Option<ParameterType>);
 
 struct Column {
     name: String,
@@ -139,6 +139,7 @@ impl Case {
             ("int", 2) => Some(DataType::Utf8View),
             _ => None,
         };
+        let declared = declared.map(ParameterType::from);
         let value = (!self.random.random_bool(0.05)).then(|| value.to_owned());
         asked.push((value, declared));
         format!("${}", asked.len())
@@ -270,13 +271,8 @@ async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -> (String, 
     let mut values = Vec::new();
     for (data, (text, _)) in prepared.parameters.iter().zip(asked) {
         let bytes = text.as_ref().map(String::as_bytes);
-        match parameter::decode(
-            bytes,
-            &types::parameter_pg_type(data),
-            Format::Text,
-            data,
-            crate::pg::datetime::Input::initial(),
-        ) {
+        match parameter::decode(bytes, &data.pg_type(), Format::Text, &data.data, crate::pg::datetime::Input::initial())
+        {
             Ok(value) => values.push(value),
             Err(error) => return (format!("{told}\n{error:?}"), compiled),
         }

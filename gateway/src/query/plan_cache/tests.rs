@@ -155,7 +155,7 @@ async fn a_kept_plan_gives_what_a_new_one_gives() {
         let (kept, new) = (prepared(&mut keeps, sql).await, prepared(&mut plans, sql).await);
         assert_eq!(kept.parameters, new.parameters, "{sql}");
         for round in 0..ROUNDS {
-            let values: Vec<_> = kept.parameters.iter().map(|kind| value(&mut random, kind)).collect();
+            let values: Vec<_> = kept.parameters.iter().map(|kind| value(&mut random, &kind.data)).collect();
             let expected = run_prepared(&mut plans, &new, values.clone()).await;
             let found = run_prepared(&mut keeps, &kept, values.clone()).await;
             assert_eq!(found, expected, "{sql} with {values:?}");
