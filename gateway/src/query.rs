@@ -284,8 +284,8 @@ impl Query {
 }
 
 /// Whether a column's type is the settled one, where it differs from the one that was planned: it holds values that the
-/// other would cut, or cannot hold at all. Elsewhere types as they were planned are PostgreSQL's: a sum of integers is a
-/// bigint, however it is computed.
+/// other would cut, or cannot hold at all. Elsewhere types as they were planned are PostgreSQL's: a sum of integers is
+/// a bigint, however it is computed.
 fn counts(raw: &DataType, settled: &DataType) -> bool {
     match (raw, settled) {
         (DataType::Null, settled) => !settled.is_null(),

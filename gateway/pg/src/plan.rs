@@ -13,6 +13,7 @@ pub mod enums;
 pub mod having_first;
 pub mod interval_order;
 pub mod json_paths;
+mod known_arguments;
 pub mod lateral;
 pub mod literals;
 pub mod materialized;

@@ -22,6 +22,7 @@ mod named_windows;
 pub mod natural_join;
 pub mod order_by;
 mod overlaps;
+mod patterns;
 mod records;
 mod recursion;
 mod referenced_names;

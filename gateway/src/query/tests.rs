@@ -321,7 +321,7 @@ async fn semantics_9_casts_and_operators() {
             bool:bool | bool:bool
             true | false
             > SELECT '{a,b}'::text[]
-            text[]:_text
+            text:_text
             {a,b}
             > SELECT 1 = 'a'
             22P02 invalid input syntax for type bigint: "a"
@@ -516,6 +516,7 @@ async fn parameters_are_inferred() {
     for sql in queries {
         let types = match super::plan(&context, super::testing::parse(sql)).await {
             Ok(plan) => crate::pg::plan::parameters::parameters(&plan, &[])
+                .map(|types| types.into_iter().map(|kind| kind.data).collect::<Vec<_>>())
                 .map_or_else(|error| error.message, |types| format!("{types:?}")),
             Err(error) => error.message,
         };

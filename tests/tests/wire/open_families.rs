@@ -8,8 +8,9 @@ use super::harness::{Harness, error, rows};
 use anyhow::{Context, Result};
 use futures::{SinkExt, TryStreamExt};
 use keyspan_storage::{Commit, FamilyName, KeyRange, Mutation, Row, RowKey, Scan, Store};
+use serde_json::json;
 use std::pin::pin;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, types::Json};
 
 /// A table with an open family, a closed one, and a tenant's client.
 async fn start(options: &str) -> Result<(Harness, Client, Client)> {
@@ -108,14 +109,14 @@ async fn parts_of_a_map_are_written_without_the_others() -> Result<()> {
 async fn parameters_returning_upserts_and_merge() -> Result<()> {
     let (harness, _operator, client) = start("").await?;
     let insert = "INSERT INTO t (id, props) VALUES ($1, $2) RETURNING props, id";
-    let returned = client.query_one(insert, &[&"a", &r#"{"b": "x", "a": 1}"#]).await?;
-    assert_eq!(returned.get::<_, serde_json::Value>(0), serde_json::json!({"a": 1, "b": "x"}));
+    let returned = client.query_one(insert, &[&"a", &Json(json!({"b": "x", "a": 1}))]).await?;
+    assert_eq!(returned.get::<_, serde_json::Value>(0), json!({"a": 1, "b": "x"}));
     let set = client.prepare("UPDATE t SET props[$1] = $2 WHERE id = $3 RETURNING props->>'c', props").await?;
-    let changed = client.query_one(&set, &[&"c", &"\"z\"", &"a"]).await?;
+    let changed = client.query_one(&set, &[&"c", &Json(json!("z")), &"a"]).await?;
     assert_eq!(changed.get::<_, String>(0), "z");
-    assert_eq!(changed.get::<_, serde_json::Value>(1), serde_json::json!({"a": 1, "b": "x", "c": "z"}));
+    assert_eq!(changed.get::<_, serde_json::Value>(1), json!({"a": 1, "b": "x", "c": "z"}));
     client.execute("UPDATE t SET props = props - $1 WHERE id = $2", &[&"b", &"a"]).await?;
-    client.execute("UPDATE t SET props = props || $1 WHERE id = 'a'", &[&r#"{"d": 4}"#]).await?;
+    client.execute("UPDATE t SET props = props || $1 WHERE id = 'a'", &[&Json(json!({"d": 4}))]).await?;
     assert_eq!(rows(&client, "SELECT props FROM t").await?, [r#"{"a": 1, "c": "z", "d": 4}"#]);
 
     let merge = "INSERT INTO t (id, props) VALUES ('a', '{\"d\": 5}'), ('n', '{\"q\": 1}') \

@@ -3,6 +3,7 @@
 
 use super::harness::{self, Harness};
 use anyhow::{Result, ensure};
+use serde_json::json;
 use tokio_postgres::{
     Client,
     types::{Json, Type},
@@ -121,20 +122,20 @@ async fn documents_arrays_and_numbers_go_in_as_they_are() -> Result<()> {
     let harness = Harness::start().await?;
     let client = harness.tenant("alto").await?;
     client.batch_execute(TABLE).await?;
-    let document = serde_json::json!({"a": 1});
+    let document = json!({"a": 1});
     client.execute("INSERT INTO t (id, j, a) VALUES ($1, $2, $3)", &[&1, &Json(&document), &vec![1, 2]]).await?;
     client.execute("INSERT INTO t (id, j) SELECT $1, $2", &[&2, &Json(&document)]).await?;
-    let more = serde_json::json!({"b": [2]});
+    let more = json!({"b": [2]});
     let changed = "UPDATE t SET j = j || $1, a = a || $2 WHERE id = $3";
     assert_eq!(client.execute(changed, &[&Json(&more), &vec![3], &1]).await?, 1);
     let row = client.query_one("SELECT j, a FROM t WHERE j @> $1 AND $2 = ANY(a)", &[&Json(&more), &3]).await?;
-    assert_eq!(row.get::<_, Json<serde_json::Value>>(0).0, serde_json::json!({"a": 1, "b": [2]}));
+    assert_eq!(row.get::<_, Json<serde_json::Value>>(0).0, json!({"a": 1, "b": [2]}));
     assert_eq!(row.get::<_, Vec<i32>>(1), [1, 2, 3]);
     let set = "SELECT jsonb_set(j, $1, $2) FROM t WHERE id = $3";
-    let row = client.query_one(set, &[&vec!["a"], &Json(serde_json::json!(7)), &2]).await?;
-    assert_eq!(row.get::<_, Json<serde_json::Value>>(0).0, serde_json::json!({"a": 7}));
+    let row = client.query_one(set, &[&vec!["a"], &Json(json!(7)), &2]).await?;
+    assert_eq!(row.get::<_, Json<serde_json::Value>>(0).0, json!({"a": 7}));
     let records = "SELECT sum(r.n) FROM jsonb_to_recordset($1) AS r(n int), generate_series($2, 2) g";
-    let row = client.query_one(records, &[&Json(serde_json::json!([{"n": 1}, {"n": 2}])), &1]).await?;
+    let row = client.query_one(records, &[&Json(json!([{"n": 1}, {"n": 2}])), &1]).await?;
     assert_eq!(row.get::<_, i64>(0), 6);
     // A wide number beside a narrow one, as the simple protocol shows it.
     client.execute("UPDATE t SET b = $1", &[&10_000_000_000_i64]).await?;

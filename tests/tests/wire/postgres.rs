@@ -235,11 +235,11 @@ files! { "tests/slt/postgres":
     enums
     escapes
     everyday
-    frameworks
     exclusions
     extremes
     filled
     forms
+    frameworks
     guards
     held
     identity

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 use arrow::{
-    array::{Array, AsArray},
-    datatypes::{DataType, Field, FieldRef, Float64Type},
+    array::{Array, ArrayRef, AsArray},
+    datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type},
 };
 use datafusion::{
     common::internal_err,
@@ -305,7 +305,7 @@ impl ScalarUDFImpl for Overload {
                     *field = Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
                 }
                 if let ("round", [value]) = (self.name, arguments.args.as_slice())
-                    && value.data_type() == DataType::Float64
+                    && value.data_type().is_floating()
                 {
                     return to_even(value);
                 }
@@ -319,12 +319,15 @@ impl ScalarUDFImpl for Overload {
     }
 }
 
-/// `round` of doubles, as C's `rint`: a half goes to the even number.
+/// `round` of floats, as C's `rint`: a half goes to the even number.
 fn to_even(value: &ColumnarValue) -> PlanResult<ColumnarValue> {
     let constant = matches!(value, ColumnarValue::Scalar(_));
-    let rounded = value.clone().into_array(1)?;
-    let rounded = rounded.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even);
-    returned(Arc::new(rounded), constant)
+    let array = value.clone().into_array(1)?;
+    let rounded: ArrayRef = match array.as_primitive_opt::<Float32Type>() {
+        Some(reals) => Arc::new(reals.unary::<_, Float32Type>(f32::round_ties_even)),
+        None => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)),
+    };
+    returned(rounded, constant)
 }
 
 /// A count of digits that an argument gives.

@@ -74,8 +74,8 @@ impl AnalyzerRule for Numbers {
     }
 }
 
-/// The plan with the results of CASE, where they are numbers of several types, cast to the type that they have together:
-/// until the rule has seen a CASE, it has the type of its first result to all that is planned above.
+/// The plan with the results of CASE, where they are numbers of several types, cast to the type that they have
+/// together: until the rule has seen a CASE, it has the type of its first result to all that is planned above.
 ///
 /// # Errors
 /// DataFusion's: a schema that cannot be recomputed.

@@ -3,6 +3,7 @@
 //! A parameter whose type is known becomes a cast in the syntax tree ([`declare`]), so that functions and columns of
 //! the result are planned with it.
 
+use super::known_arguments;
 use crate::{
     common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
@@ -16,7 +17,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        Case, Cast, Expr, ExprSchemable, LogicalPlan, TypeSignature,
+        Case, Cast, Expr, LogicalPlan, TypeSignature,
         expr::{Placeholder, ScalarFunction},
         utils::merge_schema,
     },
@@ -61,13 +62,13 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
                 Expr::ScalarFunction(mut call) => {
-                    let is = known_arguments(&call.func.name().to_owned(), &mut call.args, &schema)
+                    let is = known_arguments::give(&call.func.name().to_owned(), &mut call.args, &schema)
                         | declared_arguments(&mut call);
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
                 Expr::WindowFunction(mut call) => {
-                    let is = known_arguments(&call.fun.name().to_owned(), &mut call.params.args, &schema);
+                    let is = known_arguments::give(&call.fun.name().to_owned(), &mut call.params.args, &schema);
                     let call = Expr::WindowFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
@@ -111,126 +112,6 @@ fn declared_arguments(call: &mut ScalarFunction) -> bool {
     let mut any = false;
     for (argument, data) in call.args.iter_mut().zip(declared.into_iter().flatten()) {
         if let Expr::Placeholder(Placeholder { id, field: None }) = argument {
-            *argument = placeholder(id.clone(), Arc::new(Field::new("", data, true)));
-            any = true;
-        }
-    }
-    any
-}
-
-/// What PostgreSQL's functions take in a place, where DataFusion's signature does not say it.
-#[derive(Clone, Copy)]
-enum Taken {
-    Integer,
-    /// A `numeric` where another argument is one, else `double precision`.
-    Real,
-    /// A `numeric` where there are digits to round to, else as [`Taken::Real`].
-    Rounded,
-    /// A number of the other argument's type.
-    Number,
-    /// An array as the other argument.
-    Array,
-    /// An item of the array that another argument is.
-    Item,
-    /// The type of the first argument that has one.
-    Other,
-    Bytes,
-    /// `double precision` where it is the only argument.
-    Epoch,
-}
-
-/// Arguments of functions (`pg_proc` of PostgreSQL 15) that a parameter without a type may be: the name, the place.
-const KNOWN_ARGUMENTS: [(&str, usize, Taken); 58] = [
-    ("age", 0, Taken::Other),
-    ("age", 1, Taken::Other),
-    ("array_append", 1, Taken::Item),
-    ("array_concat", 0, Taken::Array),
-    ("array_concat", 1, Taken::Array),
-    ("array_element", 1, Taken::Integer),
-    ("array_position", 1, Taken::Item),
-    ("array_positions", 1, Taken::Item),
-    ("array_prepend", 0, Taken::Item),
-    ("array_remove", 1, Taken::Item),
-    ("ceil", 0, Taken::Real),
-    ("encode", 0, Taken::Bytes),
-    ("exp", 0, Taken::Real),
-    ("floor", 0, Taken::Real),
-    ("lag", 1, Taken::Integer),
-    ("lag", 2, Taken::Other),
-    ("lead", 1, Taken::Integer),
-    ("lead", 2, Taken::Other),
-    ("left", 1, Taken::Integer),
-    ("list_percentile", 1, Taken::Real),
-    ("list_percentile_cont", 1, Taken::Real),
-    ("ln", 0, Taken::Real),
-    ("log", 0, Taken::Real),
-    ("lpad", 1, Taken::Integer),
-    ("make_date", 0, Taken::Integer),
-    ("make_date", 1, Taken::Integer),
-    ("make_date", 2, Taken::Integer),
-    ("make_interval", 0, Taken::Integer),
-    ("make_interval", 1, Taken::Integer),
-    ("make_interval", 2, Taken::Integer),
-    ("make_interval", 3, Taken::Integer),
-    ("make_interval", 4, Taken::Integer),
-    ("make_interval", 5, Taken::Integer),
-    ("mod", 0, Taken::Number),
-    ("mod", 1, Taken::Number),
-    ("nth_value", 1, Taken::Integer),
-    ("ntile", 0, Taken::Integer),
-    ("overlay", 2, Taken::Integer),
-    ("overlay", 3, Taken::Integer),
-    ("power", 0, Taken::Real),
-    ("power", 1, Taken::Real),
-    ("repeat", 1, Taken::Integer),
-    ("right", 1, Taken::Integer),
-    ("round", 0, Taken::Rounded),
-    ("round", 1, Taken::Integer),
-    ("rpad", 1, Taken::Integer),
-    ("sha256", 0, Taken::Bytes),
-    ("split_part", 2, Taken::Integer),
-    ("sqrt", 0, Taken::Real),
-    ("substr", 1, Taken::Integer),
-    ("substr", 2, Taken::Integer),
-    ("to_timestamp", 0, Taken::Epoch),
-    ("trunc", 0, Taken::Rounded),
-    ("trunc", 1, Taken::Integer),
-    ("width_bucket", 0, Taken::Real),
-    ("width_bucket", 1, Taken::Real),
-    ("width_bucket", 2, Taken::Real),
-    ("width_bucket", 3, Taken::Integer),
-];
-
-/// Gives parameters without a type the one that PostgreSQL's function takes in their place.
-fn known_arguments(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> bool {
-    let is_open = |argument: &Expr| matches!(argument, Expr::Placeholder(Placeholder { field: None, .. }));
-    if !arguments.iter().any(is_open) {
-        return false;
-    }
-    let types: Vec<Option<DataType>> =
-        arguments.iter().map(|argument| argument.get_type(schema).ok().filter(|_| !is_open(argument))).collect();
-    let other = |is: fn(&DataType) -> bool| types.iter().flatten().find(|data| is(data)).cloned();
-    let two = arguments.len() == 2;
-    let mut any = false;
-    for (_, at, taken) in KNOWN_ARGUMENTS.iter().filter(|(of, ..)| *of == name) {
-        let Some(argument) = arguments.get_mut(*at).filter(|argument| is_open(argument)) else { continue };
-        let data = match taken {
-            Taken::Integer => Some(DataType::Int32),
-            Taken::Rounded if two => Some(numeric::EXACT),
-            Taken::Real | Taken::Rounded => {
-                Some(other(numeric::is_numeric).map_or(DataType::Float64, |_| numeric::EXACT))
-            }
-            Taken::Number => other(numeric::is_number).map(|data| types::without_digits(&data)),
-            Taken::Array => other(|data| matches!(data, DataType::List(_))),
-            Taken::Item => match other(|data| matches!(data, DataType::List(_))) {
-                Some(DataType::List(item)) => Some(item.data_type().clone()),
-                _ => None,
-            },
-            Taken::Other => other(|data| !data.is_null()),
-            Taken::Bytes => Some(DataType::Binary),
-            Taken::Epoch => (!two).then_some(DataType::Float64),
-        };
-        if let (Some(data), Expr::Placeholder(Placeholder { id, .. })) = (data, &*argument) {
             *argument = placeholder(id.clone(), Arc::new(Field::new("", data, true)));
             any = true;
         }
@@ -340,7 +221,7 @@ fn sql_type(known: &DataType) -> Option<ast::DataType> {
     })
 }
 
-fn placeholder(id: String, field: FieldRef) -> Expr {
+pub(super) fn placeholder(id: String, field: FieldRef) -> Expr {
     let field = Arc::new(field.as_ref().clone().with_name(&id));
     Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
 }

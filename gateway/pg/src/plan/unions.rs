@@ -1,9 +1,10 @@
-//! Quoted texts and parameters in the queries of a UNION: one without a type takes the type of the column beside it, as PostgreSQL resolves it.
+//! Quoted texts and parameters in the queries of a UNION: one without a type takes the type of the column beside it, as
+//! PostgreSQL resolves it.
 //!
-//! DataFusion settles the types of a union when all is planned, until when a column has the type of the first query, and
-//! takes text for whatever can become text. So literals are cast right after planning, and the schemas above follow. So
-//! are numbers of several types, which would be integers to all above, or decimals with the digits of all, and dates
-//! beside timestamps, which would lose their zone.
+//! DataFusion settles the types of a union when all is planned. Until then a column has the type of the first query;
+//! then text is taken for whatever can become text. So literals are cast right after planning, and the schemas above
+//! follow. So are numbers of several types, which would be integers to all above, or decimals with the digits of all,
+//! and dates beside timestamps, which would lose their zone.
 
 use crate::{
     common_type,
@@ -100,7 +101,7 @@ fn outer_columns_typed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Refuses a recursive query whose numerics DataFusion would cut to the digits of the first query.
+/// Refuses a recursive query whose numerics, doubles or times DataFusion would cut to the type of the first query.
 fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
     let LogicalPlan::Projection(projection) = query.recursive_term.as_ref() else { return Ok(()) };
     for (at, (item, field)) in projection.expr.iter().zip(query.static_term.schema().fields()).enumerate() {
@@ -110,12 +111,22 @@ fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
         }
         let Expr::Cast(cast) = item else { continue };
         let from = cast.expr.get_type(projection.input.schema())?;
-        if numeric::is_decimal(field.data_type()) && numeric::is_number(&from) && from != *field.data_type() {
-            let kind = types::sql_type(field).map(types::type_name).unwrap_or_default();
+        let cut = match (field.data_type(), &from) {
+            (first, _) if numeric::is_decimal(first) => numeric::is_number(&from) && from != *first,
+            (DataType::Float32, DataType::Float64) | (DataType::Date32, DataType::Timestamp(..)) => true,
+            _ => false,
+        };
+        if cut {
+            let name = |field: &Field| types::sql_type(field).map(types::type_name).unwrap_or_default();
+            let overall = match numeric::is_decimal(field.data_type()) {
+                true => "numeric".to_owned(),
+                false => name(&Field::new("", from, true)),
+            };
             let message = format!(
-                "recursive query \"{}\" column {} has type {kind} in non-recursive term but type numeric overall",
+                "recursive query \"{}\" column {} has type {} in non-recursive term but type {overall} overall",
                 query.name,
-                at + 1
+                at + 1,
+                name(field)
             );
             let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message)
                 .with_hint("Cast the output of the non-recursive term to the correct type.");
@@ -139,9 +150,12 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
 
 /// 42804 for a column of numbers, texts, truth values or times together, of which DataFusion would make texts.
 fn check_matched(union: &Union, at: usize) -> Result<()> {
+    // An oid, whose name is a text here, may be either (`regclass`).
+    let is_oid = |field: &Field| field.metadata().get(types::TYPE_KEY).is_some_and(|name| name.starts_with("reg"));
     let kind = |field: &Field| match field.data_type() {
+        DataType::UInt32 => None,
         data if numeric::is_number(data) => Some(0),
-        DataType::Utf8View => Some(1),
+        DataType::Utf8View if !is_oid(field) => Some(1),
         DataType::Boolean => Some(2),
         DataType::Date32 | DataType::Timestamp(..) => Some(3),
         _ => None,

@@ -3,20 +3,17 @@
 
 use super::{
     build::{call, is_quoted, parsed_expr},
-    cast_calls, hypothetical, times,
+    cast_calls, hypothetical, patterns, times,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
-    functions::{
-        spread::{MARK, spread},
-        texts::{LIKE_ALL, LIKE_ANY, SUBSTRING_SIMILAR},
-    },
+    functions::spread::{MARK, spread},
     ident::fold,
 };
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
-    ValueWithSpan, visit_expressions,
+    visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -50,30 +47,7 @@ const RENAMED: [(&str, &str); 5] = [
     ("datepart", "date_part"),
 ];
 
-/// A pattern with another escape character, rewritten to escape by the backslash; `None` if it does so already, or has
-/// no escape character.
-fn escaped(pattern: &Expr, escape: &Value) -> Option<Expr> {
-    let Value::SingleQuotedString(escape) = escape else { return None };
-    let mut characters = escape.chars();
-    let (character, None) = (characters.next()?, characters.next()) else { return None };
-    if character == '\\' {
-        return None;
-    }
-    let literal = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
-    let special = matches!(character, '%' | '_');
-    // An escaped escape character stands for itself; U+0001, which no text has, marks it meanwhile.
-    let itself = if special { format!("\\{character}") } else { character.to_string() };
-    let steps = [
-        ("\\".to_owned(), "\\\\".to_owned()),
-        (escape.repeat(2), "\u{1}".to_owned()),
-        (escape.clone(), "\\".to_owned()),
-        ("\u{1}".to_owned(), itself),
-    ];
-    let replaced = |pattern, (from, to)| call("replace", [pattern, literal(from), literal(to)]);
-    Some(steps.into_iter().fold(pattern.clone(), replaced))
-}
-
-fn name_of(function: &Function) -> String {
+pub(super) fn name_of(function: &Function) -> String {
     function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase()).unwrap_or_default()
 }
 
@@ -81,7 +55,7 @@ fn named(name: &str) -> ObjectName {
     ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))])
 }
 
-fn text(value: &str) -> Expr {
+pub(super) fn text(value: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
 }
 
@@ -105,13 +79,14 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
         Expr::IsNotDistinctFrom(left, right) => Ok(distinct(left, right, NOT_DISTINCT_FROM)),
         Expr::Interval(interval) => times::of_interval(interval),
-        Expr::Substring { expr, substring_from: Some(pattern), substring_for, .. } => {
-            Ok(substring_of_pattern(expr, pattern, substring_for.as_deref()))
+        // `substr` has places alone.
+        Expr::Substring { expr, substring_from: Some(pattern), substring_for, shorthand: false, .. } => {
+            Ok(patterns::substring_of_pattern(expr, pattern, substring_for.as_deref()))
         }
         Expr::SimilarTo { negated, expr, pattern, escape_char } => {
-            Ok(Some(similar_to(*negated, expr, pattern, escape_char.as_ref())))
+            Ok(Some(patterns::similar_to(*negated, expr, pattern, escape_char.as_ref())))
         }
-        Expr::Like { .. } | Expr::ILike { .. } => Ok(like(expr)),
+        Expr::Like { .. } | Expr::ILike { .. } => Ok(patterns::like(expr)),
         Expr::Cast { data_type, .. } => Ok(times::rounded_cast(expr, data_type)),
         Expr::TypedString(typed) => Ok(times::of_typed_string(typed)),
         _ => Ok(None),
@@ -223,77 +198,6 @@ fn field_access(root: &Expr, access_chain: &[AccessExpr]) -> Result<Option<Expr>
     }
     let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain else { return Ok(None) };
     Ok(Some(call("get_field", [root.clone(), text(&fold(field))])))
-}
-
-/// Whether it is a parameter that is a text: one without a type, or of that type.
-fn is_parameter_of_text(expr: &Expr) -> bool {
-    match expr {
-        Expr::Value(value) => matches!(value.value, Value::Placeholder(_)),
-        Expr::Cast { expr, data_type: DataType::Text, .. } => is_parameter_of_text(expr),
-        _ => false,
-    }
-}
-
-/// `substring(a FROM 'pattern')`: a text is a pattern there, not a position.
-/// `substring(a FROM 'pattern' FOR '#')`: one of the standard, with its escape character.
-fn substring_of_pattern(expr: &Expr, pattern: &Expr, escape: Option<&Expr>) -> Option<Expr> {
-    match escape {
-        None => (is_quoted(pattern) || is_parameter_of_text(pattern))
-            .then(|| call("substring_of_pattern", [expr.clone(), pattern.clone()])),
-        Some(escape) => (is_quoted(pattern) && is_quoted(escape))
-            .then(|| call(SUBSTRING_SIMILAR, [expr.clone(), pattern.clone(), escape.clone()])),
-    }
-}
-
-fn similar_to(negated: bool, expr: &Expr, pattern: &Expr, escape: Option<&ValueWithSpan>) -> Expr {
-    let escape = escape.map(|escape| Expr::Value(escape.clone()));
-    let similar = call("similar_to", [expr.clone(), pattern.clone()].into_iter().chain(escape));
-    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(similar) } } else { similar }
-}
-
-/// LIKE and ILIKE whose pattern escapes by another character than the backslash.
-fn like(expr: &Expr) -> Option<Expr> {
-    if let Some(compared) = like_items(expr) {
-        return Some(compared);
-    }
-    let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr else {
-        return None;
-    };
-    let with_backslashes = escaped(pattern, &escape_char.as_ref()?.value)?;
-    let mut new = expr.clone();
-    if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = &mut new {
-        **pattern = with_backslashes;
-        *escape_char = None;
-    }
-    Some(new)
-}
-
-/// `text LIKE ANY (array)` and `LIKE ALL (array)`.
-fn like_items(expr: &Expr) -> Option<Expr> {
-    let (negated, any, left, pattern, escape, insensitive) = match expr {
-        Expr::Like { negated, any, expr, pattern, escape_char } => (*negated, *any, expr, pattern, escape_char, false),
-        Expr::ILike { negated, any, expr, pattern, escape_char } => (*negated, *any, expr, pattern, escape_char, true),
-        _ => return None,
-    };
-    if escape.is_some() {
-        return None;
-    }
-    let operator = match (insensitive, negated) {
-        (false, false) => "~~",
-        (false, true) => "!~~",
-        (true, false) => "~~*",
-        (true, true) => "!~~*",
-    };
-    let compared =
-        |function: &str, items: &Expr| Some(call(function, [left.as_ref().clone(), items.clone(), text(operator)]));
-    if any {
-        return compared(LIKE_ANY, pattern);
-    }
-    // The parser takes ALL for a function.
-    let Expr::Function(all) = pattern.as_ref() else { return None };
-    let FunctionArguments::List(list) = &all.args else { return None };
-    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(right))] = list.args.as_slice() else { return None };
-    if name_of(all) == "all" { compared(LIKE_ALL, right) } else { None }
 }
 
 /// `value <> ALL (array)`, which `NOT value = ANY (array)` is too.

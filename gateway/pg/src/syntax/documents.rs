@@ -1,5 +1,5 @@
-//! Quoted texts and parameters that functions of json and jsonb take: `jsonb_each_text('{…}')` reads a jsonb, in its one
-//! form.
+//! Quoted texts and parameters that functions of json and jsonb take: `jsonb_each_text('{…}')` reads a jsonb, in its
+//! one form.
 
 use super::build::is_quoted;
 use datafusion::sql::sqlparser::ast::{
@@ -26,8 +26,8 @@ const OF_JSONB: [&str; 16] = [
     "jsonb_typeof",
 ];
 
-/// A quoted text or a parameter as the first argument of a function of jsonb is one; what `jsonb_set` sets is, too, if it
-/// is a parameter, whose path is an array of texts.
+/// A quoted text or a parameter as the first argument of a function of jsonb is one; what `jsonb_set` sets is, too, if
+/// it is a parameter, whose path is an array of texts.
 pub(super) fn typed(function: &mut Function) {
     let last = function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
     let (Some(name), FunctionArguments::List(list)) = (last, &mut function.args) else { return };

@@ -148,8 +148,8 @@ fn aggregates(select: &Select) -> bool {
     items.chain(&select.having).any(calls_aggregate)
 }
 
-/// Types of items of the first query of a recursive one, which the others have too: numbers with a point are numerics of
-/// any digits, a parameter is a text, as what has no type is in PostgreSQL.
+/// Types of items of the first query of a recursive one, which the others have too: numbers with a point are numerics
+/// of any digits, a parameter is a text, as what has no type is in PostgreSQL.
 fn typed_items(with: &mut With) {
     for cte in &mut with.cte_tables {
         let SetExpr::SetOperation { left, .. } = cte.query.body.as_mut() else { continue };

@@ -265,7 +265,7 @@ async fn what_is_no_join_runs_for_each_row() {
             c | NULL
             d | NULL
             > SELECT n, (SELECT w FROM @U WHERE u.k = t.k UNION SELECT -1 WHERE t.k = 3 LIMIT 1) FROM @T WHERE k > 1 ORDER BY n
-            n:text | ?column?:int4
+            n:text | w:int4
             b | NULL
             c | -1
             > SELECT n, ARRAY(SELECT w FROM @U WHERE u.k = t.k ORDER BY w DESC) FROM @T ORDER BY n

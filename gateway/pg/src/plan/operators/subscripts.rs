@@ -11,6 +11,7 @@ use datafusion::{
     error::Result,
     logical_expr::{
         Cast, Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr,
+        expr::Placeholder,
         planner::{PlannerResult, RawFieldAccessExpr},
     },
     prelude::lit,
@@ -53,6 +54,16 @@ pub(super) fn planned_access(
         };
         return Ok(PlannerResult::Planned(planned::json_get().call(vec![access.expr, key])));
     }
+    let access = match access {
+        RawFieldAccessExpr { field_access: GetFieldAccess::ListIndex { key }, expr } => {
+            let key = match *key {
+                Expr::Placeholder(Placeholder { id, field: None }) => super::parameter_of(id, &DataType::Int32),
+                key => key,
+            };
+            RawFieldAccessExpr { field_access: GetFieldAccess::ListIndex { key: Box::new(key) }, expr }
+        }
+        access => access,
+    };
     let access = match subscripted(access, &field)? {
         PlannerResult::Planned(planned) => return Ok(PlannerResult::Planned(planned)),
         PlannerResult::Original(access) => access,
