@@ -419,7 +419,7 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
         let plan = crate::pg::plan::subquery_order::kept(crate::pg::plan::materialized::shared(plan)?)?;
         // A query of a UNION may have a CASE, and a CASE a column of one.
         let plan = crate::pg::plan::unions::typed(numbers::typed_cases(plan)?)?;
-        let plan = numbers::typed_cases(plan)?;
+        let plan = crate::pg::plan::unions::typed(numbers::typed_cases(plan)?)?;
         crate::pg::plan::parameters::infer(plan)
     });
     Ok(typed.map_err(|error| relations.told(error))?)

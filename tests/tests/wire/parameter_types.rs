@@ -13,7 +13,7 @@ const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, b bigint, r real, d flo
     ts timestamp, tz timestamptz, iv interval, j jsonb, a int[])";
 
 /// Statements, and the types that PostgreSQL 15 says their parameters have.
-const STATEMENTS: [(&str, &str); 22] = [
+const STATEMENTS: [(&str, &str); 24] = [
     ("INSERT INTO t (id, x, j, ts, a) VALUES ($1, $2, $3, $4, $5)", "int4, text, jsonb, timestamp, _int4"),
     ("INSERT INTO t (id, ts, n) SELECT $1, $2, $3", "int4, timestamp, numeric"),
     ("INSERT INTO t (id, j) SELECT $1, $2 WHERE NOT EXISTS (SELECT 1 FROM t WHERE id = $1)", "int4, jsonb"),
@@ -61,6 +61,8 @@ const STATEMENTS: [(&str, &str); 22] = [
         "SELECT * FROM jsonb_to_recordset($1) AS r(a int), jsonb_array_elements($2) AS e, json_each_text($3) AS f",
         "jsonb, jsonb, json",
     ),
+    ("SELECT ARRAY[id, $1], ARRAY[n, $2], id = ANY(ARRAY[id, $3]), n ^ $4 FROM t", "int4, numeric, int4, numeric"),
+    ("SELECT 'a', id FROM t UNION ALL SELECT $1, b FROM t UNION ALL SELECT 'c', $2 FROM t", "text, int8"),
     ("SELECT $1 + 1, 2 * $2, $3 = 5, $4 || 'x', -3 & $5", "int4, int4, int4, text, int4"),
     (
         "SELECT array_append(a, $1), array_position(a, $2), array_cat(a, $3), a[$4], array_to_string(a, $5) FROM t",
@@ -144,8 +146,12 @@ async fn documents_arrays_and_numbers_go_in_as_they_are() -> Result<()> {
         "SELECT CASE WHEN id = 1 THEN b ELSE id END FROM t WHERE id = 1",
         "SELECT CASE WHEN id = 2 THEN id ELSE b END FROM t WHERE id = 1",
         "SELECT max(CASE WHEN id = 2 THEN id ELSE b END) OVER () FROM t LIMIT 1",
+        "SELECT max(v) FROM (SELECT 1 AS v UNION ALL SELECT s FROM (SELECT id AS s FROM t UNION ALL SELECT b FROM t) u) w",
     ] {
         assert_eq!(client.query_one(sql, &[]).await?.get::<_, i64>(0), 10_000_000_000, "{sql}");
     }
+    let three = "SELECT 'a', id FROM t UNION ALL SELECT $1, b FROM t UNION ALL SELECT 'c', b FROM t
+        ORDER BY 2 DESC LIMIT 1";
+    assert_eq!(client.query_one(three, &[&"b"]).await?.get::<_, i64>(1), 10_000_000_000);
     Ok(())
 }

@@ -101,7 +101,7 @@ async fn a_column_of_messages_is_a_jsonb() -> Result<()> {
     )
     .await?;
     let json = serde_json::json!({"device": "c", "samples": [1, 2]});
-    alto.execute("INSERT INTO t (k, payload) VALUES ($1, $2)", &[&4i64, &json.to_string()]).await?;
+    alto.execute("INSERT INTO t (k, payload) VALUES ($1, $2)", &[&4i64, &json]).await?;
     // What is read is protobuf's own JSON, whatever was written.
     let all = "SELECT k, payload FROM t ORDER BY k";
     let expected = [

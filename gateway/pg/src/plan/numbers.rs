@@ -105,7 +105,7 @@ pub fn typed_cases(plan: LogicalPlan) -> Result<LogicalPlan> {
         },
     };
     let typed = cases.analyze(plan, &ConfigOptions::default())?;
-    Ok(typed.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data)
+    super::unions::recomputed(typed)
 }
 
 fn results(case: &Case) -> impl Iterator<Item = &Expr> {

@@ -169,6 +169,16 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
 /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
 fn array_literal(items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
     let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
+    // A parameter is what the first item is that has a type.
+    let known = items.iter().filter(|item| !is_unknown(item) && !is_open_parameter(item));
+    let known = known.filter_map(|item| item.get_type(schema).ok()).find(|data| !data.is_null());
+    let typed = |item| match (item, &known) {
+        (Expr::Placeholder(Placeholder { id, field: None }), Some(data)) => {
+            parameter_of(id, &types::without_digits(data))
+        }
+        (item, _) => item,
+    };
+    let items: Vec<Expr> = items.into_iter().map(typed).collect();
     if let Some(array) = named_array(&items, schema)? {
         return Ok(PlannerResult::Planned(array));
     }
@@ -355,7 +365,11 @@ fn power(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBina
         && !(a.is_floating() || b.is_floating())
     {
         let side = |side: Expr| {
-            if is_unknown(&side) { Expr::Cast(Cast::new(Box::new(side), numeric::EXACT)) } else { side }
+            if is_unknown(&side) || is_open_parameter(&side) {
+                Expr::Cast(Cast::new(Box::new(side), numeric::EXACT))
+            } else {
+                side
+            }
         };
         let raised = functions::numeric::raised().call(vec![side(expr.left), side(expr.right)]);
         return Ok(PlannerResult::Planned(raised));

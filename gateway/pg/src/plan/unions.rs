@@ -41,13 +41,30 @@ pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !found.transformed {
         return Ok(found.data);
     }
-    let recomputed = |plan: LogicalPlan| {
-        Ok::<_, DataFusionError>(
-            plan.transform_up_with_subqueries(|plan| plan.recompute_schema().map(Transformed::yes))?.data,
-        )
-    };
     let outer = outer_columns_typed(recomputed(found.data)?)?;
     if outer.transformed { recomputed(outer.data) } else { Ok(outer.data) }
+}
+
+/// The plan with schemas that follow from its expressions. DataFusion keeps that of a union whose inputs have as many
+/// columns as before.
+pub(super) fn recomputed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let recomputed = plan.transform_up_with_subqueries(|plan| {
+        let plan = match plan {
+            LogicalPlan::Union(union) if has_other_types(&union) => {
+                LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?)
+            }
+            other => other.recompute_schema()?,
+        };
+        Ok(Transformed::yes(plan))
+    })?;
+    Ok(recomputed.data)
+}
+
+/// Whether the types of a union's columns are not those of its first input.
+fn has_other_types(union: &Union) -> bool {
+    let Some(first) = union.inputs.first() else { return false };
+    let mut columns = union.schema.fields().iter().zip(first.schema().fields());
+    columns.any(|(ours, theirs)| ours.data_type() != theirs.data_type())
 }
 
 /// Gives columns of outer queries, which bear the type that they were planned with, the type that they have by now.
