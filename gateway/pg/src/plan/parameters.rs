@@ -62,13 +62,13 @@ pub fn infer(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
                 Expr::ScalarFunction(mut call) => {
-                    let is = known_arguments::give(&call.func.name().to_owned(), &mut call.args, &schema)
+                    let is = known_arguments::give(call.func.name(), &mut call.args, &schema)
                         | declared_arguments(&mut call);
                     let call = Expr::ScalarFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
                 Expr::WindowFunction(mut call) => {
-                    let is = known_arguments::give(&call.fun.name().to_owned(), &mut call.params.args, &schema);
+                    let is = known_arguments::give(call.fun.name(), &mut call.params.args, &schema);
                     let call = Expr::WindowFunction(call);
                     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
                 }
