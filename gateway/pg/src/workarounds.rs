@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [`canonical_comparisons`] | equal conditions in two forms drop rows or each other | | `postgres/alike.slt` |
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
-//! | [`fetched_sorts`] | windows, filters and joins below ORDER BY … LIMIT see the limit's rows alone | | `postgres/limits_above.slt` |
+//! | [`fetched_sorts`] | windows, filters, joins below ORDER BY … LIMIT see its rows alone | | `postgres/limits_above.slt` |
 //! | [`filter_projection`] | wrong columns above a filter, or an internal error | | `order_and_limit.slt` |
 //! | [`grouping_set_order`] | groups whose keys are NULL come unsorted | [24421] | `tests/grouping_sets.rs` |
 //! | [`null_equal_joins`] | NULLs match in keys of `=`, or do not in `IS NOT DISTINCT FROM` beside it | | `postgres/distinct_from.slt` |

@@ -146,7 +146,8 @@ async fn documents_arrays_and_numbers_go_in_as_they_are() -> Result<()> {
         "SELECT CASE WHEN id = 1 THEN b ELSE id END FROM t WHERE id = 1",
         "SELECT CASE WHEN id = 2 THEN id ELSE b END FROM t WHERE id = 1",
         "SELECT max(CASE WHEN id = 2 THEN id ELSE b END) OVER () FROM t LIMIT 1",
-        "SELECT max(v) FROM (SELECT 1 AS v UNION ALL SELECT s FROM (SELECT id AS s FROM t UNION ALL SELECT b FROM t) u) w",
+        "SELECT max(v) FROM (SELECT 1 AS v UNION ALL
+            SELECT s FROM (SELECT id AS s FROM t UNION ALL SELECT b FROM t) u) w",
     ] {
         assert_eq!(client.query_one(sql, &[]).await?.get::<_, i64>(0), 10_000_000_000, "{sql}");
     }

@@ -1,10 +1,10 @@
 //! Sorts with a limit above windows, filters and joins: the limit as a node of its own.
 //!
 //! Where the input of a sort has its order already once streams are merged in order, 55.2 takes the sort out and gives
-//! its limit to that merge (`replace_with_order_preserving_variants`), whatever stands between both. So `SELECT id,
-//! count(*) OVER () … ORDER BY id LIMIT 2` over a UNION of two tables that are read by their keys counted two rows, and
-//! a condition on a window found none. Before that rule the limit is put above such sorts, and the rule of limits puts
-//! the two together again where the sort stays.
+//! its limit to that merge (`replace_with_order_preserving_variants`), whatever stands between both. So
+//! `count(*) OVER ()` beside `ORDER BY id LIMIT 2` counted two rows, over a UNION of two tables that are read by their
+//! keys, and a condition on a window found none. Before that rule the limit is put above such sorts, and the rule of
+//! limits puts the two together again where the sort stays.
 
 use datafusion::{
     common::{
