@@ -23,6 +23,7 @@ mod own_type;
 pub(crate) mod private;
 mod proto;
 mod quota;
+mod retype;
 mod rewrite_rows;
 mod rights;
 mod role;

@@ -8,6 +8,7 @@
 //! they lose predicates.
 
 pub(crate) mod assign;
+mod beside;
 pub(crate) mod bound_write;
 pub(crate) mod conditions;
 pub(crate) mod defaults;
@@ -27,6 +28,7 @@ mod tests;
 mod update_delete;
 pub(crate) mod upsert;
 
+pub(crate) use defaults::parsed;
 pub use defaults::{checked_columns, next_sql, settled};
 
 use crate::{pg::error::Result, query::Query};

@@ -119,18 +119,8 @@ impl Table {
     pub fn alter_type(&self, name: &str, kind: SqlType) -> Result<Self> {
         let at = self.position(name)?;
         check_type(kind)?;
-        let column = &self.columns[at];
-        if column.default.is_some() && kind != column.kind {
-            let message = format!("changing the type of column \"{name}\", which has a default");
-            return Err(Error::new(ErrorKind::Unsupported, message).with_hint("Drop the default first."));
-        }
-        let reads = match &column.place {
-            ColumnPlace::Key(_) => widens(column.kind, kind),
-            ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, encoding),
-            ColumnPlace::Open { .. } => column.kind == kind,
-        };
-        if !reads {
-            let message = format!("cannot change column \"{name}\" from {} to {kind}", column.kind);
+        if !self.reads_as(name, kind)? {
+            let message = format!("cannot change column \"{name}\" from {} to {kind}", self.columns[at].kind);
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_detail("What is stored would not read the same.")
                 .with_hint("Add a column of the new type, UPDATE it from this one, then drop this one."));
@@ -142,6 +132,49 @@ impl Table {
         if let ColumnPlace::Key(part) = table.columns[at].place {
             table.key.parts[part].kind = kind;
         }
+        Ok(table)
+    }
+
+    /// Whether every stored value of a column reads the same as another type.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn).
+    pub fn reads_as(&self, name: &str, kind: SqlType) -> Result<bool> {
+        let column = &self.columns[self.position(name)?];
+        Ok(match &column.place {
+            ColumnPlace::Key(_) => widens(column.kind, kind),
+            ColumnPlace::Cell { encoding, .. } => reads_as(column.kind, kind, encoding),
+            ColumnPlace::Open { .. } => column.kind == kind,
+        })
+    }
+
+    /// Changes a column's type to any: the rows have to be written anew.
+    ///
+    /// # Errors
+    /// [`NoColumn`](ErrorKind::NoColumn); [`Unsupported`](ErrorKind::Unsupported) for a shared table, whose rows are
+    /// every tenant's, and for types that no key can hold; [`Invalid`](ErrorKind::Invalid) for an identity column that
+    /// would be no integer.
+    pub fn retyped(&self, name: &str, kind: SqlType) -> Result<Self> {
+        if !self.is_private() {
+            return self.alter_type(name, kind);
+        }
+        let at = self.position(name)?;
+        check_type(kind)?;
+        let is_integer = matches!(kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
+        if self.columns[at].identity.is_some() && !is_integer {
+            let message = "identity column type must be smallint, integer, or bigint";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut table = self.clone();
+        let column = &mut table.columns[at];
+        column.kind = kind;
+        (column.enumerated, column.domain) = (None, None);
+        match &mut column.place {
+            ColumnPlace::Key(part) => table.key.parts[*part].kind = kind,
+            ColumnPlace::Cell { encoding, .. } => *encoding = Encoding::default(),
+            ColumnPlace::Open { .. } => {}
+        }
+        table.key.check()?;
         Ok(table)
     }
 

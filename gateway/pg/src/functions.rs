@@ -53,6 +53,7 @@ mod values;
 
 pub use arrays::interval_micros;
 pub use scalar_function::{RowFunction, row_function};
+use scalar_function::{returns_integer, strict};
 pub use values::{bool_of, int_of, shown_type, text, text_of, undefined};
 
 /// Functions that are volatile to PostgreSQL and to us, those of sessions and sequences too. A test of the gateway
@@ -129,8 +130,15 @@ pub fn register(state: &mut SessionState) {
         .with_volatility(Volatility::Volatile)
         .with_aliases(&["uuid_generate_v4"])
         .returning("uuid"),
-        row_function("octet_length", 1..=1, DataType::Int32, |values, _| Ok(ScalarValue::Int32(octets(&values[0]))))
-            .with_volatility(Volatility::Immutable),
+        strict("octet_length", 1..=1, returns_integer, |call| {
+            let value = &call.values[0];
+            // A `char(n)` is stored without the blanks at its end.
+            let blanks = types::char_length(&call.fields[0]).map_or(0, |length| {
+                let characters = text_of(value).map_or(0, |text| text.chars().count());
+                i32::try_from(length).unwrap_or(i32::MAX).saturating_sub(i32::try_from(characters).unwrap_or(i32::MAX))
+            });
+            Ok(ScalarValue::Int32(octets(value).map(|octets| octets.saturating_add(blanks.max(0)))))
+        }),
     ];
     let functions = functions.into_iter().map(|function| Arc::new(ScalarUDF::from(function)));
     replace(

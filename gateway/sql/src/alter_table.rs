@@ -128,10 +128,11 @@ fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
             return Err(SqlError::unsupported(what)
                 .with_hint("Add a column of the type, UPDATE it from this one, then drop this one."));
         }
-        if tokens.words("using") {
-            return Err(SqlError::unsupported("ALTER COLUMN … TYPE … USING"));
-        }
-        return Ok(AlterAction::SetType { column, kind });
+        let using = match tokens.words("using") {
+            true => Some(Box::new(tokens.parse_with(|parser| parser.parse_expr())?)),
+            false => None,
+        };
+        return Ok(AlterAction::SetType { column, kind, using });
     }
     if tokens.words("set default") {
         return Ok(AlterAction::SetDefault { column, default: Some(Box::new(parse_default(tokens)?)) });

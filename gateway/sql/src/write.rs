@@ -91,11 +91,6 @@ pub fn overrides_user(insert: &ast::Insert) -> bool {
     insert.has_table_keyword
 }
 
-/// Whether RETURNING has `*`, which stands for the columns of every table.
-fn returns_all(items: Option<&[ast::SelectItem]>) -> bool {
-    items.is_some_and(|items| items.iter().any(|item| matches!(item, ast::SelectItem::Wildcard(_))))
-}
-
 pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let as_of = AsOfClauses::cut(tokens)?;
     let subscripts = AssignedSubscripts::cut(tokens, true)?;
@@ -112,7 +107,6 @@ pub(crate) fn parse_update(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let ast::Statement::Update(update) = parsed else { return Err(SqlError::unsupported("this UPDATE")) };
     refuse(&[
         (update.output.is_some(), "OUTPUT"),
-        (update.from.is_some() && returns_all(update.returning.as_deref()), "RETURNING * of an UPDATE with FROM"),
         (update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some(), "LIMIT in UPDATE"),
         (matches!(update.from, Some(UpdateTableFromKind::BeforeSet(_))), "FROM before SET"),
         (!update.table.joins.is_empty(), "a join as the target of UPDATE"),
@@ -169,7 +163,6 @@ pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     refuse(&[
         (delete.output.is_some(), "OUTPUT"),
-        (delete.using.is_some() && returns_all(delete.returning.as_deref()), "RETURNING * of a DELETE with USING"),
         (!delete.order_by.is_empty() || delete.limit.is_some(), "LIMIT in DELETE"),
         (!delete.tables.is_empty() || from.len() != 1, "DELETE from several tables"),
         (from.iter().any(|table| !table.joins.is_empty()), "a join as the target of DELETE"),

@@ -12,6 +12,7 @@
 use super::{
     column_defaults::with_sequences,
     erasure,
+    retype::{Conversion, Converter},
     table::{Settled, apply},
 };
 use crate::{
@@ -41,6 +42,8 @@ pub(super) struct Alteration {
     gone: Vec<PrivateEdit>,
     /// Whether the cells of columns that it drops stay.
     keeps_cells: bool,
+    /// Columns whose values become those of another type.
+    conversions: Vec<Conversion>,
 }
 
 impl Alteration {
@@ -64,7 +67,9 @@ impl Alteration {
         // A column takes its own sequence along.
         let kept = |column: u16| after.columns.iter().any(|other| other.id == column);
         let gone = super::private::owned(snapshot, tenant, |(of, column)| of == id && !kept(column));
-        Ok(Self { before: before.as_ref().clone(), after, sequences, gone, keeps_cells: false })
+        let conversions = actions.iter().filter_map(Settled::conversion);
+        let conversions = conversions.filter(|one| kept(one.column)).cloned().collect();
+        Ok(Self { before: before.as_ref().clone(), after, sequences, gone, keeps_cells: false, conversions })
     }
 
     /// The table as it shall be.
@@ -91,7 +96,8 @@ impl Alteration {
         // A new column of a domain may have a default and conditions that the table does not tell.
         let is_old = |id: u16| self.before.columns.iter().any(|old| old.id == id);
         let new_domain = self.after.columns.iter().any(|column| column.domain.is_some() && !is_old(column.id));
-        match new_domain || (!self.keeps_cells && self.after.erases_from(&self.before)) {
+        match new_domain || !self.conversions.is_empty() || (!self.keeps_cells && self.after.erases_from(&self.before))
+        {
             true => RowEffect::Rewrite,
             false => self.after.effect_on_rows(&self.before),
         }
@@ -151,6 +157,7 @@ pub(super) async fn alter(
         session.forget_rows(table);
     }
     let (before, after) = (alteration.before.clone(), alteration.after.clone());
+    let conversions = std::mem::take(&mut alteration.conversions);
     let mut edits = super::private::owned_by(session.identity.role_oid, alteration.into_edits());
     if let Some(space) = before.space {
         let dropped = erasure::count(&view.rows, &view.pin, (&before, &after)).await?;
@@ -159,7 +166,7 @@ pub(super) async fn alter(
     }
     let erases = edits.iter().any(|edit| matches!(edit, PrivateEdit::Erase(_)));
     let draft = Arc::new(session.drafted(&numbered, &edits)?);
-    fill(session, &view, &draft, (&before, &after)).await?;
+    fill(session, &view, &draft, (&before, &after), &conversions).await?;
     if in_transaction {
         session.depends_on_rows(table, &view.pin);
         return session.defined(edits);
@@ -182,17 +189,38 @@ async fn fill(
     view: &View,
     draft: &Arc<Snapshot>,
     (before, after): (&Table, &Table),
+    conversions: &[Conversion],
 ) -> Result<()> {
     let kept = |column: &Column| before.columns.iter().find(|old| old.id == column.id);
     let old: Vec<&Column> = after.columns.iter().filter_map(kept).collect();
     let named: Vec<usize> = (0..after.columns.len()).filter(|at| kept(&after.columns[*at]).is_some()).collect();
     let drafted = View { snapshot: draft.clone(), ..view.clone() };
+    let converter = match conversions {
+        [] => None,
+        _ => Some(Converter::new(session, (view, before), (&drafted, after), conversions)?),
+    };
+    let converted: Vec<Option<usize>> =
+        conversions.iter().map(|one| old.iter().position(|column| column.id == one.column)).collect();
+    let whole: Vec<&Column> = before.columns.iter().collect();
     let mut load = Load::altering(session, drafted, (before, after), named).await?;
     let mut rows = view.scan(before, Scan::all());
     let mut number = 0;
     while let Some(batch) = rows.try_next().await? {
-        for row in &batch {
-            load.add(number, values(row, before, &old)?)?;
+        let mut new = match &converter {
+            None => Vec::new(),
+            Some(converter) => {
+                let rows: Vec<_> = batch.iter().map(|row| values(row, before, &whole)).collect::<Result<_>>()?;
+                converter.values(&rows).await?
+            }
+        };
+        for (at, row) in batch.iter().enumerate() {
+            let mut values = values(row, before, &old)?;
+            for (place, of) in converted.iter().zip(&mut new) {
+                if let Some(place) = place {
+                    values[*place] = std::mem::replace(&mut of[at], Value::Null);
+                }
+            }
+            load.add(number, values)?;
             number += 1;
             if load.is_full() {
                 load.write(session, false).await.map_err(|failed| failed.error)?;

@@ -3,7 +3,9 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, settled_check},
     erasure::{self, Dropped},
-    foreign, own_type, proto, sequence,
+    foreign, own_type, proto,
+    retype::{self, Conversion},
+    sequence,
 };
 use crate::{
     dml,
@@ -241,6 +243,14 @@ pub(super) enum Settled {
     Action(Box<AlterAction>),
     /// A default.
     Default(String, Option<ColumnDefault>),
+    /// A type, with the default of the column. What is stored `stays`, or is converted.
+    Retyped {
+        column: String,
+        kind: SqlType,
+        default: Option<ColumnDefault>,
+        conversion: Option<Conversion>,
+        stays: bool,
+    },
     /// A column, with what is given with it.
     Added { column: ColumnDefinition, given: ColumnClauses, key: bool, if_not_exists: bool },
     /// An identity: the sequence of a column that is there.
@@ -250,6 +260,14 @@ pub(super) enum Settled {
 }
 
 impl Settled {
+    /// How it converts what is stored.
+    pub(super) fn conversion(&self) -> Option<&Conversion> {
+        match self {
+            Self::Retyped { conversion, .. } => conversion.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The columns to which it gives a sequence: `added` tells those that the table did not have before.
     pub(super) fn own_sequences(&self, added: impl Fn(&str) -> bool) -> Vec<WithSequence> {
         match self {
@@ -264,7 +282,7 @@ impl Settled {
 pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[AlterAction]) -> Result<Vec<Settled>> {
     let mut settled = Vec::with_capacity(actions.len());
     // Each action meets the table as those before it leave it.
-    let mut table = table.clone();
+    let (before, mut table) = (table, table.clone());
     for action in actions {
         let next = match action {
             AlterAction::AddColumn { column, checks, key, if_not_exists } if passed_over(&table, action).is_none() => {
@@ -292,6 +310,9 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 };
                 Settled::Default(column.clone(), default)
             }
+            AlterAction::SetType { column, kind, using } => {
+                retype::of(session, (before, &table), (column, *kind, using.as_deref())).await?
+            }
             AlterAction::AlterIdentity { column, .. } => {
                 sequence::of_identity(&table, column)?;
                 Settled::Action(Box::new(action.clone()))
@@ -318,6 +339,10 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
     let action = match action {
         Settled::Action(action) => action.as_ref(),
         Settled::Default(column, default) => return table.set_default(column, default.clone()),
+        Settled::Retyped { column, kind, default, stays, .. } => {
+            let table = if *stays { table.alter_type(column, *kind)? } else { table.retyped(column, *kind)? };
+            return table.set_default(column, default.clone());
+        }
         // Its sequence is made when all else is.
         Settled::Identity(_) => return Ok(table.clone()),
         Settled::Check(name, sql, columns) => return table.add_check(name.as_deref(), sql.clone(), columns.clone()),
@@ -341,7 +366,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
         AlterAction::DropColumn { name, .. } => table.drop_column(name),
         AlterAction::RenameColumn { from, to } => table.rename_column(from, to),
         AlterAction::RenameTable(to) => table.rename(to),
-        AlterAction::SetType { column, kind } => table.alter_type(column, *kind),
+        AlterAction::SetType { .. } => Err(Error::new(ErrorKind::Invalid, "a type that was not settled")),
         AlterAction::SetOptions(options) => table.set_options(&pairs(options)),
         AlterAction::DropNotNull(column) => table.drop_not_null(column),
         AlterAction::SetNotNull(column) => table.set_not_null(column),

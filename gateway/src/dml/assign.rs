@@ -54,6 +54,15 @@ pub(crate) fn assign_scalar(
     as_read(message, cast(value, from, column.kind, (&mismatch, input))?)
 }
 
+/// The time of the transaction as a column takes it: without a zone it is that of the session's.
+///
+/// # Errors
+/// 42804 for a column of another type.
+pub(crate) fn now(column: &TargetColumn, input: Input<'_>) -> Result<Value> {
+    let now = ScalarValue::TimestampMicrosecond(Some(input.now_micros), Some(types::UTC.into()));
+    assign_scalar(&now, &now.data_type(), column, input)
+}
+
 /// A jsonb for a column of messages as it will be read: with the names that fields have in JSON, for example.
 ///
 /// # Errors

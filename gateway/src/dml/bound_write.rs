@@ -1,6 +1,7 @@
 //! A write whose table and SELECT are resolved, once: its parameters are typed, EXPLAIN shows its plan, and it runs.
 
 use super::{
+    beside::Beside,
     insert::{self, NewRows},
     merge, messages, moved,
     needs::on_target,
@@ -46,6 +47,8 @@ pub(crate) struct BoundWrite<'a> {
     /// The types of the parameters, with those that are assigned to columns as they are.
     hints: Hints,
     returning: Option<&'a [SelectItem]>,
+    /// What RETURNING may name beside the table.
+    beside: Option<Beside>,
     kind: Kind<'a>,
 }
 
@@ -71,18 +74,20 @@ impl<'a> BoundWrite<'a> {
                 let (target, named) = insert::resolve(view, insert)?;
                 let called = insert::called(insert, &target);
                 let (select, hints) = insert::source((&target, &named), insert, hints)?;
-                Self { target, called, select, hints, returning, kind: Kind::Insert(insert, named) }
+                Self { target, called, select, hints, returning, beside: None, kind: Kind::Insert(insert, named) }
             }
             Statement::Update(update) => {
                 let (target, called) = update_delete::resolve(view, &update.table)?;
+                let beside = beside(query, returning, update_delete::tables_beside(update)).await?;
                 let update_delete::UpdateSelect { select, hints, set } =
-                    update_delete::update_select((&target, &called), update, hints)?;
-                Self { target, called, select, hints, returning, kind: Kind::Update(set) }
+                    update_delete::update_select((&target, &called), update, beside.as_ref(), hints)?;
+                Self { target, called, select, hints, returning, beside, kind: Kind::Update(set) }
             }
             Statement::Delete(delete) | Statement::Erase(delete) => {
                 let (target, called) = update_delete::resolve(view, update_delete::deleted_table(delete))?;
-                let select = update_delete::delete_select((&target, &called), delete)?;
-                Self { target, called, select, hints: hints.to_vec(), returning, kind: Kind::Delete }
+                let beside = beside(query, returning, delete.using.as_deref().unwrap_or_default()).await?;
+                let select = update_delete::delete_select((&target, &called), delete, beside.as_ref())?;
+                Self { target, called, select, hints: hints.to_vec(), returning, beside, kind: Kind::Delete }
             }
             Statement::Merge(merge) => Self::of_merge(query, merge, hints).await?,
             _ => return Err(not_a_write()),
@@ -97,7 +102,7 @@ impl<'a> BoundWrite<'a> {
         let (target, called) = update_delete::resolve(&query.view, &merge.target)?;
         let merge::MergeSelect { select, hints, actions } =
             merge::merge_select(query, (&target, &called), merge, hints).await?;
-        Ok(Self { target, called, select, hints, returning: None, kind: Kind::Merge(actions) })
+        Ok(Self { target, called, select, hints, returning: None, beside: None, kind: Kind::Merge(actions) })
     }
 
     /// The types of the parameters, and the columns that RETURNING gives, if there is one.
@@ -113,7 +118,10 @@ impl<'a> BoundWrite<'a> {
             upsert::hint_parameters(&self.target, insert, &mut hints)?;
         }
         let columns = match self.returning {
-            Some(items) => Some(returning::columns(query, &self.target, &self.called, items, &mut hints).await?),
+            Some(items) => {
+                let beside = self.beside.as_ref().map(|beside| (beside, &plan));
+                Some(returning::columns(query, (&self.target, &self.called), items, beside, &mut hints).await?)
+            }
             None => None,
         };
         Ok((query.parameters(&self.select, &plan, &hints).await?, columns))
@@ -191,14 +199,32 @@ impl<'a> BoundWrite<'a> {
             Kind::Insert(insert, named) => {
                 insert::run(query, (target, named, select), insert, parameters, &mut returned).await?
             }
-            Kind::Update(set) => update_delete::update(query, (target, set, select), parameters, &mut returned).await?,
-            Kind::Delete => update_delete::delete(query, (target, select), parameters, ranges, &mut returned).await?,
+            Kind::Update(set) => {
+                let returned = (&mut returned, self.beside.as_ref());
+                update_delete::update(query, (target, set, select), parameters, returned).await?
+            }
+            Kind::Delete => {
+                let returned = (&mut returned, self.beside.as_ref());
+                update_delete::delete(query, (target, select), parameters, ranges, returned).await?
+            }
             Kind::Merge(actions) => merge::run(query, (target, actions, select), parameters).await?,
         };
         moved::settle(&query.view, target, &mut writes).await?;
         messages::keep_unknown(&query.view, target, &mut writes).await?;
         let answer = returned.answer(query, target, &self.called, parameters).await?;
         Ok((writes, count, answer.map(returning::Answer::into_stream)))
+    }
+}
+
+/// What a RETURNING may name of the tables beside the one that is written.
+async fn beside(
+    query: &Query,
+    returning: Option<&[SelectItem]>,
+    tables: &[ast::TableWithJoins],
+) -> Result<Option<Beside>> {
+    match returning {
+        Some(_) => Beside::of(query, tables).await,
+        None => Ok(None),
     }
 }
 

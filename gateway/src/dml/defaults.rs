@@ -1,7 +1,7 @@
 //! What columns have that a statement gives no value, and conditions that rows must fulfil.
 
 use super::{
-    assign::{assign, read},
+    assign::{assign, now, read},
     returning::written_rows,
     target::{Target, TargetColumn},
 };
@@ -51,7 +51,7 @@ impl Defaults {
         let statement = query.statement_context().clone();
         let mut columns = Vec::new();
         for (at, column, default) in of_others(target, named) {
-            let source = match plain(&statement, column, default)? {
+            let source = match plain(&statement, column, default, query.view.input.input())? {
                 Some(source) => source,
                 None => {
                     let select = super::select::select(vec![parsed(&default.sql)?], Vec::new(), None)?;
@@ -73,10 +73,15 @@ impl Defaults {
     ///
     /// # Errors
     /// Those of sequences.
-    pub(crate) fn of_plain(statement: Arc<StatementContext>, target: &Target, named: &[usize]) -> Result<Self> {
+    pub(crate) fn of_plain(
+        statement: Arc<StatementContext>,
+        target: &Target,
+        named: &[usize],
+        input: Input<'_>,
+    ) -> Result<Self> {
         let mut columns = Vec::new();
         for (at, column, default) in of_others(target, named) {
-            columns.extend(plain(&statement, column, default)?.map(|source| (at, source)));
+            columns.extend(plain(&statement, column, default, input)?.map(|source| (at, source)));
         }
         Ok(Self { columns, statement })
     }
@@ -115,13 +120,15 @@ fn of_others<'a>(
 ///
 /// # Errors
 /// Those of sequences; a fault of ours for a constant that is none any more.
-fn plain(statement: &StatementContext, column: &TargetColumn, default: &ColumnDefault) -> Result<Option<Source>> {
+fn plain(
+    statement: &StatementContext,
+    column: &TargetColumn,
+    default: &ColumnDefault,
+    input: Input<'_>,
+) -> Result<Option<Source>> {
     Ok(Some(match &default.value {
         DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
-        DefaultValue::Now => {
-            let now = Value::Timestamp(statement.transaction_micros);
-            Source::Value(now.fit(column.kind)?.into_owned())
-        }
+        DefaultValue::Now => Source::Value(now(column, input)?),
         DefaultValue::Uuid => Source::Uuid,
         DefaultValue::Next(id) => {
             let found = statement.snapshot.sequence_of(statement.tenant.as_ref(), *id);
@@ -315,7 +322,7 @@ pub async fn checked_columns(query: &Query, table: &Table, condition: &Expr) -> 
 ///
 /// # Errors
 /// For one that cannot be read any more: a fault of ours.
-pub(super) fn parsed(sql: &str) -> Result<Expr> {
+pub(crate) fn parsed(sql: &str) -> Result<Expr> {
     let parsed = parse_text(sql, |parser| parser.parse_expr());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, format!("expression {sql}: {error}")))
 }

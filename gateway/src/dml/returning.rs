@@ -4,7 +4,10 @@
 //! name by which it calls the one that it writes. The items are then a SELECT over it, which runs before the commit: an
 //! item that fails takes the writes along, and the client gets rows only of what is stored.
 
-use super::target::{Target, TargetColumn};
+use super::{
+    beside::Beside,
+    target::{Target, TargetColumn},
+};
 use crate::pg::syntax::dialect::parse_text;
 use crate::{
     pg::{
@@ -35,7 +38,7 @@ use std::sync::Arc;
 /// Bytes of rows that a statement may return: they are in memory until its commit.
 const RETURNED_BYTES_MAX: usize = 64 << 20;
 /// The function that gives the written rows.
-const WRITTEN_ROWS: &str = "keyspan_written_rows";
+pub(super) const WRITTEN_ROWS: &str = "keyspan_written_rows";
 
 /// The items of a statement's RETURNING.
 pub(super) fn items(statement: &Statement) -> Option<&[SelectItem]> {
@@ -51,6 +54,8 @@ pub(super) fn items(statement: &Statement) -> Option<&[SelectItem]> {
 pub(crate) struct Returned<'a> {
     items: Option<&'a [SelectItem]>,
     rows: Vec<(u64, Vec<Value>)>,
+    /// The relations beside the table, and their rows: one for each of the rows, which have ascending numbers then.
+    beside: Option<(&'a Beside, SchemaRef, Vec<RecordBatch>)>,
     bytes: usize,
 }
 
@@ -63,7 +68,7 @@ pub(super) struct Answer {
 impl<'a> Returned<'a> {
     /// None yet.
     pub(crate) fn new(items: Option<&'a [SelectItem]>) -> Self {
-        Self { items, rows: Vec::new(), bytes: 0 }
+        Self { items, rows: Vec::new(), beside: None, bytes: 0 }
     }
 
     /// Whether anything is returned.
@@ -83,6 +88,23 @@ impl<'a> Returned<'a> {
         };
         self.bytes += values.iter().map(|value| size_of::<Value>() + size(value)).sum::<usize>();
         self.rows.push((number, values));
+        check_bytes(self.bytes)
+    }
+
+    /// Wants the rows of the relations beside the table, too; `schema` is that of the SELECT beneath the write.
+    pub(super) fn want_beside(&mut self, beside: Option<&'a Beside>, schema: SchemaRef) {
+        self.beside = beside.filter(|_| self.items.is_some()).map(|beside| (beside, schema, Vec::new()));
+    }
+
+    /// Adds what stands beside the rows that were added of a batch, if it is wanted.
+    ///
+    /// # Errors
+    /// 54000 above [`RETURNED_BYTES_MAX`].
+    pub(super) fn add_beside(&mut self, batch: &RecordBatch, rows: Vec<u32>) -> Result<()> {
+        let Some((beside, _, batches)) = &mut self.beside else { return Ok(()) };
+        let rows = beside.rows(batch, rows)?;
+        self.bytes += rows.get_array_memory_size();
+        batches.push(rows);
         check_bytes(self.bytes)
     }
 
@@ -120,9 +142,16 @@ impl<'a> Returned<'a> {
         self.rows.sort_by_key(|(number, _)| *number);
         let rows: Vec<&[Value]> = self.rows.iter().map(|(_, values)| values.as_slice()).collect();
         refuse_aggregates(target)?;
-        let (_, plan) = written_rows(query, target, name, items, &rows).await?;
+        let plan = match &self.beside {
+            Some((beside, schema, batches)) => {
+                let written = all_columns(target, &rows)?;
+                beside.plan(query, (name, items), written, (schema, batches)).await?
+            }
+            None => written_rows(query, target, name, items, &rows).await?.1,
+        };
         drop(rows);
         self.rows.clear();
+        self.beside = None;
         let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
         let mut stream = query.run(plan).await?;
         let (schema, mut batches, mut bytes) = (stream.schema(), Vec::new(), 0);
@@ -142,22 +171,29 @@ impl Answer {
     }
 }
 
-/// The columns that RETURNING gives; adds the types that it has for parameters.
+/// The columns that RETURNING gives; adds the types that it has for parameters. `beside` has the plan of the SELECT
+/// beneath the write.
 pub(super) async fn columns(
     query: &Query,
-    target: &Target,
-    name: &Ident,
+    (target, name): (&Target, &Ident),
     items: &[SelectItem],
+    beside: Option<(&Beside, &LogicalPlan)>,
     hints: &mut Vec<Option<ParameterType>>,
 ) -> Result<SchemaRef> {
     refuse_aggregates(target)?;
-    let (_, plan) = written_rows(query, target, name, items, &[]).await?;
+    let plan = match beside {
+        Some((beside, select)) => {
+            let schema = Query::columns(select).await;
+            beside.plan(query, (name, items), all_columns(target, &[])?, (&schema, &[])).await?
+        }
+        None => written_rows(query, target, name, items, &[]).await?.1,
+    };
     parameters::hint(&plan, hints)?;
     Ok(Query::columns(&plan).await)
 }
 
 /// `SELECT items FROM rows AS name`
-pub(super) async fn written_rows(
+pub(crate) async fn written_rows(
     query: &Query,
     target: &Target,
     name: &Ident,
@@ -192,10 +228,15 @@ pub(crate) fn field(column: &TargetColumn) -> Field {
 }
 
 fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
+    let batch = all_columns(target, rows)?;
+    Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
+}
+
+/// The rows, with all columns of the table.
+fn all_columns(target: &Target, rows: &[&[Value]]) -> Result<RecordBatch> {
     let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
     let all: Vec<usize> = (0..target.columns.len()).collect();
-    let batch = batch(target, &all, &schema, rows)?;
-    Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+    batch(target, &all, &schema, rows)
 }
 
 /// The values of columns, given by their places.

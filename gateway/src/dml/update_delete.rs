@@ -2,6 +2,7 @@
 
 use super::{
     assign::assign_row,
+    beside::Beside,
     conditions, defaults, moved, range,
     returning::Returned,
     rows, select,
@@ -66,6 +67,14 @@ pub(super) fn set_columns(target: &Target, assignments: Vec<(String, Expr)>) -> 
     assignments.into_iter().map(one).collect()
 }
 
+/// The tables of an UPDATE's FROM.
+pub(super) fn tables_beside(update: &ast::Update) -> &[TableWithJoins] {
+    match &update.from {
+        Some(UpdateTableFromKind::AfterSet(tables)) => tables,
+        _ => &[],
+    }
+}
+
 /// The SELECT beneath an UPDATE: keys, then new values.
 pub(super) struct UpdateSelect {
     pub(super) select: ast::Statement,
@@ -75,13 +84,14 @@ pub(super) struct UpdateSelect {
     pub(super) set: Vec<Assignment>,
 }
 
-/// Makes the SELECT beneath an UPDATE.
+/// Makes the SELECT beneath an UPDATE, with the columns of what RETURNING names beside the table at its end.
 ///
 /// # Errors
 /// 42703 for a column that does not exist; 0A000 for one that cannot be set; 428C9.
 pub(super) fn update_select(
     (target, name): (&Target, &Ident),
     update: &ast::Update,
+    beside: Option<&Beside>,
     hints: &[Option<ParameterType>],
 ) -> Result<UpdateSelect> {
     let set = set_columns(target, assignments(&update.assignments)?)?;
@@ -96,28 +106,28 @@ pub(super) fn update_select(
     if update.returning.is_some() || target.has_conditions() {
         items.extend(select::all_items(target, name));
     }
+    items.extend(beside.into_iter().flat_map(Beside::items));
     let mut from = vec![select::read(target, &update.table, name)];
-    if let Some(UpdateTableFromKind::AfterSet(tables)) = &update.from {
-        from.extend(tables.iter().cloned());
-    }
+    from.extend(tables_beside(update).iter().cloned());
     Ok(UpdateSelect { select: select::select(items, from, update.selection.clone())?, hints, set })
 }
 
 /// The mutations of an UPDATE and the number of rows.
-pub(super) async fn update(
+pub(super) async fn update<'a>(
     query: &Query,
     (target, set, select): (&Target, &[Assignment], &ast::Statement),
     parameters: &[ScalarValue],
-    returned: &mut Returned<'_>,
+    (returned, beside): (&mut Returned<'a>, Option<&'a Beside>),
 ) -> Result<(WriteSet, u64)> {
     let keys = target.key_columns();
     let mut batches = rows(query, select, parameters).await?;
+    returned.want_beside(beside, batches.schema());
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     let checked = target.has_conditions();
     let width: usize = set.iter().map(Assignment::width).sum();
     let keyed = set.iter().any(|one| one.is_of_key(target));
     while let Some(batch) = batches.try_next().await? {
-        let mut changed: Vec<Vec<Value>> = Vec::new();
+        let (mut changed, mut found): (Vec<Vec<Value>>, Vec<u32>) = (Vec::new(), Vec::new());
         for row in 0..batch.num_rows() {
             let mut parts = assign_row(&batch, 0, row, &keys, target.input.input())?;
             let key = target.row_key(&parts)?;
@@ -143,12 +153,14 @@ pub(super) async fn update(
                 }
                 if returned.is_wanted() {
                     returned.add(count, after)?;
+                    found.push(row as u32);
                 }
             }
             written.add_read(&target.table, key.clone())?;
             moved::write(target, &mut written, key, keyed.then_some(parts), mutations)?;
             count += 1;
         }
+        returned.add_beside(&batch, found)?;
         let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
         conditions::check(query, target, &changed, false).await.map_err(|(_, error)| error)?;
     }
@@ -160,24 +172,29 @@ pub(crate) fn deleted_table(delete: &ast::Delete) -> &TableWithJoins {
     &from[0]
 }
 
-/// The SELECT beneath a DELETE: keys.
-pub(super) fn delete_select((target, name): (&Target, &Ident), delete: &ast::Delete) -> Result<ast::Statement> {
+/// The SELECT beneath a DELETE: keys, and at the end the columns of what RETURNING names beside the table.
+pub(super) fn delete_select(
+    (target, name): (&Target, &Ident),
+    delete: &ast::Delete,
+    beside: Option<&Beside>,
+) -> Result<ast::Statement> {
     let mut from = vec![select::read(target, deleted_table(delete), name)];
     from.extend(delete.using.iter().flatten().cloned());
     let mut items = select::key_items(target, name);
     if delete.returning.is_some() {
         items.extend(select::all_items(target, name));
     }
+    items.extend(beside.into_iter().flat_map(Beside::items));
     select::select(items, from, delete.selection.clone())
 }
 
 /// The mutations of a DELETE and the number of rows; with `ranges` one range instead, where one says the same.
-pub(super) async fn delete(
+pub(super) async fn delete<'a>(
     query: &Query,
     (target, select): (&Target, &ast::Statement),
     parameters: &[ScalarValue],
     ranges: bool,
-    returned: &mut Returned<'_>,
+    (returned, beside): (&mut Returned<'a>, Option<&'a Beside>),
 ) -> Result<(WriteSet, u64)> {
     let plan = query.plan(select).await?;
     let plan = if parameters.is_empty() { plan } else { plan.with_param_values(parameters.to_vec())? };
@@ -189,8 +206,10 @@ pub(super) async fn delete(
     }
     let keys = target.key_columns();
     let mut batches = query.run(plan).await?;
+    returned.want_beside(beside, batches.schema());
     let (mut written, mut count) = (WriteSet::counted(query.view.memory.clone()), 0);
     while let Some(batch) = batches.try_next().await? {
+        let mut found = Vec::new();
         for row in 0..batch.num_rows() {
             let key = target.row_key(&assign_row(&batch, 0, row, &keys, target.input.input())?)?;
             if written.has(&target.table, &key) {
@@ -198,11 +217,13 @@ pub(super) async fn delete(
             }
             if returned.is_wanted() {
                 returned.add(count, target.row(&batch, keys.len(), row)?)?;
+                found.push(row as u32);
             }
             written.add_read(&target.table, key.clone())?;
             written.mutate(&target.table, key, vec![Mutation::DeleteFromRow])?;
             count += 1;
         }
+        returned.add_beside(&batch, found)?;
     }
     Ok((written, count))
 }

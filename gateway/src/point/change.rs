@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     dml::{
-        assign::assign_scalar,
+        assign::{assign_scalar, now},
         target::{Place, Target, TargetColumn, marker},
     },
     pg::{
@@ -112,7 +112,7 @@ impl Change {
             let assigned =
                 |scalar: &ScalarValue| assign_scalar(scalar, &scalar.data_type(), column, view.input.input());
             let value = match new {
-                New::Given(operand) => assigned(operand_value(operand, parameters).ok_or_else(no_value)?)?,
+                New::Given(operand) => given(operand, column, (view, parameters))?,
                 New::Excluded => excluded[*at].clone(),
                 New::Sum { of, added, off } => {
                     let old = ScalarValue::try_from_array(&old[*of], 0)?;
@@ -236,8 +236,27 @@ fn is_plain(column: &TargetColumn) -> bool {
     matches!(column.place, Place::Key(_)) || is_cell(column)
 }
 
+/// The value that a column is given.
+///
+/// # Errors
+/// Those of assignment.
+pub(super) fn given(
+    operand: &Operand,
+    column: &TargetColumn,
+    (view, parameters): (&View, &[ScalarValue]),
+) -> Result<Value> {
+    match operand {
+        Operand::Now => now(column, view.input.input()),
+        Operand::Uuid => Ok(Value::Uuid(uuid::Uuid::new_v4().into_bytes())),
+        operand => {
+            let scalar = operand_value(operand, parameters).ok_or_else(no_value)?;
+            assign_scalar(scalar, &scalar.data_type(), column, view.input.input())
+        }
+    }
+}
+
 /// An operand as it goes to a column of a type, if it does so as on the general way: a parameter of the type, a text or
-/// NULL to any, a number to whole numbers, and to others as it is written.
+/// NULL to any, a number to whole numbers, and to others as it is written; the time to a time, a uuid to a uuid.
 pub(super) fn assigned(operand: Operand, kind: SqlType, parameters: &mut Parameters) -> Option<Operand> {
     let keeps_digits = matches!(kind, SqlType::Numeric { .. } | SqlType::Exact(_) | SqlType::Float4 | SqlType::Float8);
     match operand {
@@ -246,11 +265,14 @@ pub(super) fn assigned(operand: Operand, kind: SqlType, parameters: &mut Paramet
             Some(Operand::Literal(ScalarValue::Utf8(Some(number.to_string()))))
         }
         Operand::Digits(digits) => keeps_digits.then(|| Operand::Literal(ScalarValue::Utf8(Some(digits)))),
+        Operand::Cast(inner, to) => assigned((to == kind).then_some(*inner)?, kind, parameters),
+        Operand::Now => matches!(kind, SqlType::Timestamptz(_) | SqlType::Timestamp(_)).then_some(Operand::Now),
+        Operand::Uuid => (kind == SqlType::Uuid).then_some(Operand::Uuid),
         Operand::Default => None,
         operand => parameters.beside(&operand, kind).map(|()| operand),
     }
 }
 
-pub(super) fn no_value() -> SqlError {
+fn no_value() -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, "a parameter without a value")
 }

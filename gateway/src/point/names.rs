@@ -36,7 +36,7 @@ impl Parameters {
     pub(super) fn beside(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
         match operand {
             Operand::Literal(literal) => same(kind, &literal.data_type()).then_some(()),
-            Operand::Digits(_) | Operand::Default => None,
+            Operand::Digits(_) | Operand::Default | Operand::Cast(..) | Operand::Now | Operand::Uuid => None,
             Operand::Parameter(number) => {
                 let data = self.parameter(*number, ParameterType::of_kind(kind))?;
                 same(kind, &data).then_some(())
@@ -151,7 +151,10 @@ impl KeyComparisons {
         for (name, op, operand) in comparisons {
             let part = number(&name)?;
             let kind = keys.columns()[part].kind;
-            let operand = of_type(operand, kind);
+            let operand = match operand {
+                Operand::Cast(inner, to) => of_type((to == kind).then_some(*inner)?, kind),
+                operand => of_type(operand, kind),
+            };
             parameters.compared(&operand, kind)?;
             let lower = |op: Operator| matches!(op, Operator::Gt | Operator::GtEq);
             let twice = |(of, with, _): &(usize, Operator, Operand)| {
@@ -218,6 +221,6 @@ pub(super) fn operand_value<'a>(operand: &'a Operand, parameters: &'a [ScalarVal
     match operand {
         Operand::Literal(literal) => Some(literal),
         Operand::Parameter(number) => parameters.get(*number),
-        Operand::Digits(_) | Operand::Default => None,
+        Operand::Digits(_) | Operand::Default | Operand::Cast(..) | Operand::Now | Operand::Uuid => None,
     }
 }

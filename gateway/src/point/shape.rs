@@ -12,11 +12,12 @@ use datafusion::{
     logical_expr::Operator,
     scalar::ScalarValue,
     sql::sqlparser::ast::{
-        self, BinaryOperator, Delete, Expr, FromTable, Ident, Insert, LimitClause, ObjectName, OrderBy, OrderByKind,
-        Query, Select, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, UnaryOperator, Update, Value,
-        ValueWithSpan,
+        self, BinaryOperator, CastKind, DataType, Delete, Expr, FromTable, FunctionArguments, Ident, Insert,
+        LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+        TableWithJoins, TimezoneInfo, UnaryOperator, Update, Value, ValueWithSpan,
     },
 };
+use keyspan_catalog::SqlType;
 use std::sync::LazyLock;
 
 /// Names without quotes that stand for functions, or for columns of PostgreSQL's catalog that are compared in ways of
@@ -63,6 +64,12 @@ pub(super) enum Operand {
     Digits(String),
     /// `DEFAULT`
     Default,
+    /// A parameter or a text that is cast to a type: the same as without, for a column of that type.
+    Cast(Box<Operand>, SqlType),
+    /// `now()`
+    Now,
+    /// `gen_random_uuid()`
+    Uuid,
 }
 
 /// What a column is set to.
@@ -157,19 +164,19 @@ impl Named {
                 Expr::BinaryOp { left, op, right } => {
                     let op = operator(op)?;
                     found.push(match self.column(left) {
-                        Some(column) => (column, op, value(right)?),
-                        None => (self.column(right)?, op.swap()?, value(left)?),
+                        Some(column) => (column, op, compared(right)?),
+                        None => (self.column(right)?, op.swap()?, compared(left)?),
                     });
                 }
                 Expr::Between { expr, negated: false, low, high, .. } => {
                     let column = self.column(expr)?;
-                    found.push((column.clone(), Operator::GtEq, value(low)?));
-                    found.push((column, Operator::LtEq, value(high)?));
+                    found.push((column.clone(), Operator::GtEq, compared(low)?));
+                    found.push((column, Operator::LtEq, compared(high)?));
                 }
                 // A list of one is what it is equal to.
                 Expr::InList { expr, list, negated: false } => {
                     let [one] = list.as_slice() else { return None };
-                    found.push((self.column(expr)?, Operator::Eq, value(one)?));
+                    found.push((self.column(expr)?, Operator::Eq, compared(one)?));
                 }
                 _ => return None,
             }
@@ -269,9 +276,68 @@ fn value(expr: &Expr) -> Option<Operand> {
     operand(expr).filter(|operand| *operand != Operand::Literal(ScalarValue::Null))
 }
 
-/// What a column is given: an operand, a number with a point, or its default.
+/// What a column is compared with: a value, cast or not.
+fn compared(expr: &Expr) -> Option<Operand> {
+    value(expr).or_else(|| cast(expr))
+}
+
+/// What a column is given: an operand, a number with a point, a cast, its default, the time or a random uuid.
 fn given(expr: &Expr) -> Option<Operand> {
-    operand(expr).or_else(|| digits(expr).map(Operand::Digits)).or_else(|| is_default(expr).then_some(Operand::Default))
+    operand(expr)
+        .or_else(|| digits(expr).map(Operand::Digits))
+        .or_else(|| is_default(expr).then_some(Operand::Default))
+        .or_else(|| cast(expr))
+        .or_else(|| called(expr))
+}
+
+/// `$1::type` or `'text'::type`.
+fn cast(expr: &Expr) -> Option<Operand> {
+    match expr {
+        Expr::Nested(inner) => cast(inner),
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => {
+            let kind = kind_of(data_type)?;
+            let value = value(expr).or_else(|| cast(expr))?;
+            let is_open = matches!(value, Operand::Parameter(_) | Operand::Literal(ScalarValue::Utf8(_)));
+            is_open.then(|| Operand::Cast(Box::new(value), kind))
+        }
+        _ => None,
+    }
+}
+
+/// The types that are named here, none of which has a length or digits that a cast would cut to.
+fn kind_of(data_type: &DataType) -> Option<SqlType> {
+    Some(match data_type {
+        DataType::JSON => SqlType::Json,
+        DataType::JSONB => SqlType::Jsonb,
+        DataType::Uuid => SqlType::Uuid,
+        DataType::Text => SqlType::Text,
+        DataType::SmallInt(None) | DataType::Int2(None) => SqlType::Int2,
+        DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => SqlType::Int4,
+        DataType::BigInt(None) | DataType::Int8(None) => SqlType::Int8,
+        DataType::Boolean | DataType::Bool => SqlType::Bool,
+        DataType::Date => SqlType::Date,
+        DataType::Bytea => SqlType::Bytea,
+        DataType::Timestamp(None, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz(None),
+        DataType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp(None),
+        _ => return None,
+    })
+}
+
+/// A function without arguments that stands for a value of the statement.
+fn called(expr: &Expr) -> Option<Operand> {
+    let Expr::Function(function) = expr else { return None };
+    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
+    let bare = match &function.args {
+        FunctionArguments::None => true,
+        FunctionArguments::List(list) => list.args.is_empty() && list.clauses.is_empty(),
+        FunctionArguments::Subquery(_) => false,
+    };
+    let is_plain = bare && function.over.is_none() && function.filter.is_none() && name.quote_style.is_none();
+    match name.value.to_lowercase().as_str() {
+        "now" | "current_timestamp" | "transaction_timestamp" if is_plain => Some(Operand::Now),
+        "gen_random_uuid" if is_plain => Some(Operand::Uuid),
+        _ => None,
+    }
 }
 
 /// A number with a point, without an exponent.

@@ -5,14 +5,13 @@
 //! way: it reports the same one of several errors.
 
 use super::{
-    change::{Change, Changed, Old, assigned, no_value},
-    names::{self, KeyComparisons, Parameters, operand_value},
+    change::{self, Change, Changed, Old, assigned},
+    names::{self, KeyComparisons, Parameters},
     shape::{self, ChangeShape, Named, Operand},
 };
 use crate::{
     context::StatementContext,
     dml::{
-        assign::assign_scalar,
         defaults::Defaults,
         insert::{NewRow, called, creation, new_row, numbers, put_blindly, put_new, resolve},
         returning::{Returned, field},
@@ -278,7 +277,7 @@ impl Write {
         let target = &self.target;
         let numbers = context.as_deref().map(numbers);
         let defaults = match context.filter(|_| insert.has_defaults) {
-            Some(context) => Some(Defaults::of_plain(context, target, &insert.given)?),
+            Some(context) => Some(Defaults::of_plain(context, target, &insert.given, view.input.input())?),
             None => None,
         };
         let mut new = Vec::with_capacity(insert.rows.len());
@@ -288,8 +287,7 @@ impl Write {
                 defaults.fill(&mut values)?;
             }
             for (operand, at) in row.iter().zip(&insert.given) {
-                let scalar = operand_value(operand, parameters).ok_or_else(no_value)?;
-                values[*at] = assign_scalar(scalar, &scalar.data_type(), &target.columns[*at], view.input.input())?;
+                values[*at] = change::given(operand, &target.columns[*at], (view, parameters))?;
             }
             let parts = match &numbers {
                 Some(numbers) => target.new_parts(&insert.key_places, &values, numbers),

@@ -247,6 +247,16 @@ fn of_plan(message: &str) -> SqlError {
     {
         return SqlError::new(SqlState::UNDEFINED_FUNCTION, tidy(message));
     }
+    let places = [
+        ("rder by column out of bounds, specified: ", ",", "ORDER BY"),
+        ("Cannot find column with position ", " in SELECT clause", "GROUP BY"),
+    ];
+    if let Some((at, clause)) =
+        places.iter().find_map(|(before, behind, clause)| Some((between(message, before, behind)?, clause)))
+    {
+        let message = format!("{clause} position {at} is not in select list");
+        return SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+    }
     let grouping = ["GROUP BY clause", "in GROUP BY", "Aggregate functions are not allowed", "ggregate function calls"];
     if grouping.iter().any(|words| message.contains(words)) && !message.contains("position") {
         return SqlError::new(SqlState::GROUPING_ERROR, tidy(message));

@@ -7,6 +7,7 @@
 
 pub mod change;
 mod columns;
+pub(crate) mod key;
 pub mod make;
 pub(crate) mod record;
 pub mod scan;

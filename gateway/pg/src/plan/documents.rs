@@ -6,27 +6,20 @@
 //! together takes it for one. Quoted texts beside a document are read as one.
 
 use crate::{
-    codec::parse,
     common_type::{SAME_TYPE, cast_to_field, is_unknown},
     functions::{
         json::{self, a_json, a_jsonb},
-        scalar_function::{self, RowFunction, external, returns_integer, strict, variadic},
+        scalar_function::{self, RowFunction, variadic},
     },
     types,
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::{DFSchema, DataFusionError},
-    logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, expr::ScalarFunction},
-    prelude::lit,
+    common::DFSchema,
+    logical_expr::{Expr, ExprSchemable, ScalarUDF, expr::ScalarFunction},
     scalar::ScalarValue,
 };
-use keyspan_catalog::value::exact::Exact;
-use serde_json::Value;
-use std::{
-    cmp::Ordering,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 const MARKS: [(&str, &str); 2] = [("json", "keyspan_json"), ("jsonb", "keyspan_jsonb")];
 
@@ -41,7 +34,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             _ => Ok(None),
         })
     };
-    scalar_function::functions(MARKS.map(mark).into_iter().chain([order()]))
+    scalar_function::functions(MARKS.map(mark).into_iter())
 }
 
 /// Whether a value is json or jsonb, and which.
@@ -120,79 +113,11 @@ pub(super) fn once(mut call: ScalarFunction) -> Expr {
     }
 }
 
-/// The sides of a comparison of documents, whose order is that of their values; text would have another.
-pub(super) fn compared(left: &mut Expr, op: Operator, right: &mut Expr, schema: &DFSchema) {
+/// The sides of a comparison of documents: a text beside one is read as one.
+pub(super) fn compared(left: &mut Expr, right: &mut Expr, schema: &DFSchema) {
     if kind(left, schema) == Some("jsonb") {
         read(right, "jsonb");
     } else if kind(right, schema) == Some("jsonb") {
         read(left, "jsonb");
-    }
-    let ordered = matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
-    if ordered && kind(left, schema) == Some("jsonb") && kind(right, schema) == Some("jsonb") {
-        let order = function(ORDER).call(vec![std::mem::take(left), std::mem::take(right)]);
-        (*left, *right) = (order, lit(0_i32));
-    }
-}
-
-/// The order of two jsonb: −1, 0 or 1.
-const ORDER: &str = "keyspan_jsonb_order";
-
-fn order() -> RowFunction {
-    strict(ORDER, 2..=2, returns_integer, |call| {
-        let document = |at: usize| {
-            let text = json::argument(call, at)?;
-            // A parameter's text, which nothing has read.
-            let text = parse::json(&text, "jsonb").map_err(external)?;
-            serde_json::from_str::<Value>(&text).map_err(|error| DataFusionError::Internal(error.to_string()))
-        };
-        Ok(ScalarValue::Int32(Some(of_documents(&document(0)?, &document(1)?) as i32)))
-    })
-}
-
-/// PostgreSQL's `compareJsonbContainers` at the top, where an array without items comes before all that is no container.
-fn of_documents(a: &Value, b: &Value) -> Ordering {
-    let is_scalar = |value: &Value| !matches!(value, Value::Array(_) | Value::Object(_));
-    match (a, b) {
-        (Value::Array(items), b) if is_scalar(b) && items.is_empty() => Ordering::Less,
-        (a, Value::Array(items)) if is_scalar(a) && items.is_empty() => Ordering::Greater,
-        (a, b) => of_values(a, b),
-    }
-}
-
-fn of_values(a: &Value, b: &Value) -> Ordering {
-    let rank = |value: &Value| match value {
-        Value::Null => 0,
-        Value::String(_) => 1,
-        Value::Number(_) => 2,
-        Value::Bool(_) => 3,
-        Value::Array(_) => 4,
-        Value::Object(_) => 5,
-    };
-    match (a, b) {
-        (Value::String(a), Value::String(b)) => a.cmp(b),
-        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Number(a), Value::Number(b)) => {
-            let exact = |number: &serde_json::Number| Exact::parse(&number.to_string())?.ok();
-            exact(a).zip(exact(b)).map_or(Ordering::Equal, |(a, b)| a.compare(&b))
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            let items = || a.iter().zip(b).map(|(a, b)| of_values(a, b)).find(|order| order.is_ne());
-            a.len().cmp(&b.len()).then_with(|| items().unwrap_or(Ordering::Equal))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            // Members stand by the length of their names, then by their bytes.
-            let members = |object: &serde_json::Map<String, Value>| {
-                let mut all: Vec<(String, Value)> = object.clone().into_iter().collect();
-                all.sort_by(|(a, _), (b, _)| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
-                all
-            };
-            let pairs = || {
-                let orders = members(a).into_iter().zip(members(b));
-                let order = orders.map(|((a, x), (b, y))| a.cmp(&b).then_with(|| of_values(&x, &y)));
-                order.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-            };
-            a.len().cmp(&b.len()).then_with(pairs)
-        }
-        (a, b) => rank(a).cmp(&rank(b)),
     }
 }

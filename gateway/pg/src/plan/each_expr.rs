@@ -3,11 +3,11 @@
 use datafusion::{
     common::{
         DFSchema,
-        tree_node::{Transformed, TreeNode},
+        tree_node::{Transformed, TreeNode, TreeNodeIterator},
     },
     config::ConfigOptions,
     error::Result,
-    logical_expr::{Expr, LogicalPlan, expr_rewriter::NamePreserver, utils::merge_schema},
+    logical_expr::{Expr, GroupingSet, LogicalPlan, expr_rewriter::NamePreserver, utils::merge_schema},
     optimizer::AnalyzerRule,
 };
 
@@ -32,6 +32,31 @@ pub(crate) struct EachExpr {
     pub(crate) rewrite: fn(Expr, &DFSchema, &ConfigOptions) -> Result<Transformed<Expr>>,
 }
 
+/// What is made of an expression, under the name that it had. In grouping sets each has a name of its own.
+pub(crate) fn under_its_name(
+    expr: Expr,
+    names: &NamePreserver,
+    rewrite: impl Fn(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<Expr>> {
+    let named = |expr: Expr| {
+        let name = names.save(&expr);
+        Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
+    };
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map_until_stop_and_collect(named);
+    let set = match expr {
+        Expr::GroupingSet(set) => set,
+        expr => return named(expr),
+    };
+    Ok(match set {
+        GroupingSet::Rollup(exprs) => all(exprs)?.update_data(GroupingSet::Rollup),
+        GroupingSet::Cube(exprs) => all(exprs)?.update_data(GroupingSet::Cube),
+        GroupingSet::GroupingSets(sets) => {
+            sets.into_iter().map_until_stop_and_collect(all)?.update_data(GroupingSet::GroupingSets)
+        }
+    }
+    .update_data(Expr::GroupingSet))
+}
+
 impl AnalyzerRule for EachExpr {
     fn name(&self) -> &str {
         self.name
@@ -46,13 +71,11 @@ impl AnalyzerRule for EachExpr {
             }
             let names = NamePreserver::new(&plan);
             let rewritten = plan.map_expressions(|expr| {
-                let name = names.save(&expr);
                 let one = |expr| (self.rewrite)(expr, &schema, options);
-                let rewritten = match self.order {
-                    Order::LeavesFirst => expr.transform_up(one)?,
-                    Order::RootFirst => expr.transform_down(one)?,
-                };
-                Ok(rewritten.update_data(|expr| name.restore(expr)))
+                under_its_name(expr, &names, |expr| match self.order {
+                    Order::LeavesFirst => expr.transform_up(one),
+                    Order::RootFirst => expr.transform_down(one),
+                })
             })?;
             if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
         })?;

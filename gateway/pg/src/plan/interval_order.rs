@@ -1,20 +1,24 @@
 //! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`. Numerics of the exact form,
-//! which differ in the digits that they show, are compared by their [`key`](numeric::key): `1.1` equals `1.10`.
+//! which differ in the digits that they show, are compared by their [`key`](numeric::key): `1.1` equals `1.10`. jsonb,
+//! which is text to Arrow, has keys too ([`jsonb_key`]).
 //!
 //! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
 //! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
 //! ON, conditions of joins. What groups by an interval groups by its length, and shows the first interval of each
 //! group; `DISTINCT` is such a grouping; `min` and `max` are the first by length. Of arrays of intervals so are the
-//! items. The same holds for numerics and their keys, but that their bytes have an order. It runs when types are
-//! settled. Beside that it orders arrays ([`array_order`]).
+//! items. The same holds for numerics and their keys, but that their bytes have an order, and for documents, of which
+//! texts without digits are equal where the documents are. It runs when types are settled. Beside that it orders arrays
+//! ([`array_order`]).
 
 use crate::{
     functions::{
         arrays::{array_order, has_length},
         interval_micros,
+        json::{self, key::jsonb_key},
         numeric::trim,
     },
     numeric,
+    plan::{documents, each_expr::under_its_name},
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -58,13 +62,36 @@ impl AnalyzerRule for IntervalOrder {
     }
 }
 
-/// Whether it is an interval, or an array of them.
+/// Whether it is an interval, an array of them, or a document.
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|data| has_length(&data))
+    expr.get_type(schema).is_ok_and(|data| has_length(&data)) || is_document(expr, schema)
+}
+
+fn is_document(expr: &Expr, schema: &DFSchema) -> bool {
+    documents::kind(expr, schema) == Some("jsonb")
+}
+
+/// The key of a document, or of a text that stands beside one.
+fn document(expr: Expr) -> Expr {
+    jsonb_key().call(vec![expr])
+}
+
+/// Whether it is a document that is given, and equal to those of the same text alone: it has no number.
+fn has_own_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => has_own_text(&cast.expr),
+        Expr::Literal(value, _) => {
+            value.try_as_str().flatten().is_some_and(|text| !text.contains(|any: char| any.is_ascii_digit()))
+        }
+        _ => false,
+    }
 }
 
 /// The length of an interval; another expression as it is.
 fn length(expr: Expr, schema: &DFSchema) -> Expr {
+    if is_document(&expr, schema) {
+        return document(expr);
+    }
     match expr.get_type(schema) {
         Ok(data) if numeric::is_exact(&data) => numeric::key::key().call(vec![expr]),
         Ok(data) if has_length(&data) => interval_micros().call(vec![expr]),
@@ -114,9 +141,7 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     let names = NamePreserver::new(&plan);
     let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let compared = expr.transform_up(|expr| compared(expr, &schema))?;
-        Ok(compared.update_data(|expr| name.restore(expr)))
+        under_its_name(expr, &names, |expr| expr.transform_up(|expr| compared(expr, &schema)))
     })?;
     let was = plan.transformed;
     let plan = if was { plan.data.recompute_schema()? } else { plan.data };
@@ -180,7 +205,13 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn has_interval(schema: &DFSchema) -> bool {
-    schema.fields().iter().any(|field| has_length(field.data_type()))
+    schema.fields().iter().any(|field| has_length(field.data_type()) || json::kind(field) == Some("jsonb"))
+}
+
+/// Whether documents are equal where their texts are, since one of the sides is given and has no number: statistics
+/// know of texts, and not of keys.
+fn by_text(op: Operator, left: &Expr, right: &Expr) -> bool {
+    matches!(op, Operator::Eq | Operator::NotEq) && (has_own_text(left) || has_own_text(right))
 }
 
 /// Comparisons, and what functions sort or tell apart by.
@@ -197,6 +228,15 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: order, op, right: zero }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && (is_document(&left, schema) || is_document(&right, schema)) =>
+        {
+            if by_text(op, &left, &right) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            let (left, right) = (Box::new(document(*left)), Box::new(document(*right)));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
             if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
         {
             let (left, right) = (Box::new(extreme(*left, schema)), Box::new(extreme(*right, schema)));
@@ -208,21 +248,34 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             lengths(&mut call.args[..2], schema);
             Transformed::yes(Expr::ScalarFunction(call))
         }
+        Expr::InList(mut list) if is_document(&list.expr, schema) => {
+            if list.list.iter().all(has_own_text) {
+                return Ok(Transformed::no(Expr::InList(list)));
+            }
+            for side in list.list.iter_mut().chain([list.expr.as_mut()]) {
+                *side = document(std::mem::take(side));
+            }
+            Transformed::yes(Expr::InList(list))
+        }
         Expr::InList(mut list) if is_interval(&list.expr, schema) => {
             list.expr = Box::new(length(*list.expr, schema));
             lengths(&mut list.list, schema);
             Transformed::yes(Expr::InList(list))
         }
         Expr::Between(mut between) if is_interval(&between.expr, schema) => {
+            let is_document = is_document(&between.expr, schema);
             for side in [&mut between.expr, &mut between.low, &mut between.high] {
-                **side = length(std::mem::take(side), schema);
+                let of = std::mem::take(side.as_mut());
+                **side = if is_document { document(of) } else { length(of, schema) };
             }
             Transformed::yes(Expr::Between(between))
         }
         Expr::Case(mut case) if case.expr.as_ref().is_some_and(|of| is_interval(of, schema)) => {
-            case.expr = case.expr.map(|of| Box::new(length(*of, schema)));
+            let is_document = case.expr.as_ref().is_some_and(|of| is_document(of, schema));
+            let compared = |of: Expr| if is_document { document(of) } else { length(of, schema) };
+            case.expr = case.expr.map(|of| Box::new(compared(*of)));
             for (when, _) in &mut case.when_then_expr {
-                **when = length(std::mem::take(when), schema);
+                **when = compared(std::mem::take(when));
             }
             Transformed::yes(Expr::Case(case))
         }
@@ -240,7 +293,11 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             is |= sort_lengths(&mut call.params.order_by, schema);
             if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
                 && matches!(function.name(), "min" | "max")
-                && call.params.args.iter().any(|arg| is_interval(arg, schema) && !is_exact(arg, schema))
+                && call
+                    .params
+                    .args
+                    .iter()
+                    .any(|arg| is_interval(arg, schema) && !is_exact(arg, schema) && !is_document(arg, schema))
             {
                 let what = format!("{} of intervals as a window function", function.name());
                 let error = crate::error::SqlError::unsupported(what);
@@ -263,7 +320,7 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
             *of = trim().call(vec![std::mem::take(of)]);
             is = true;
         }
-        [of] if is_extreme && is_interval(of, schema) => {
+        [of] if is_extreme && is_interval(of, schema) && !is_document(of, schema) => {
             let least = call.func.name() != max_udaf().name();
             let by = SortExpr { expr: length(of.clone(), schema), asc: least, nulls_first: false };
             let AggregateFunctionParams { args, filter, .. } = call.params;
@@ -276,7 +333,7 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
             *of = length(std::mem::take(of), schema);
             is = true;
         }
-        all if call.params.distinct && all.iter().any(|of| is_interval(of, schema)) => {
+        all if call.params.distinct && all.iter().any(|of| is_interval(of, schema) && !is_document(of, schema)) => {
             let error = crate::error::SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
             return Err(datafusion::error::DataFusionError::External(Box::new(error)));
         }

@@ -79,7 +79,7 @@ fn comparison(mut binary: BinaryExpr, schema: &DFSchema) -> Expr {
             cast_unknown(&mut binary.left, &right);
         }
     }
-    documents::compared(&mut binary.left, binary.op, &mut binary.right, schema);
+    documents::compared(&mut binary.left, &mut binary.right, schema);
     trim_beside_char([binary.left.as_mut(), binary.right.as_mut()], schema);
     Expr::BinaryExpr(binary)
 }

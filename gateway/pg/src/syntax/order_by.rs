@@ -4,7 +4,7 @@
 
 use super::column_names;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, visit_expressions,
+    Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Statement, visit_expressions,
 };
 use std::ops::ControlFlow;
 
@@ -41,6 +41,17 @@ fn label(item: &SelectItem) -> String {
     }
 }
 
+/// Whether an expression reads a column of that name.
+fn reads(expr: &Expr, name: &str) -> bool {
+    let is = |ident: &Ident| column_names::folded(ident) == name;
+    let search = |one: &Expr| match one {
+        Expr::Identifier(ident) if is(ident) => ControlFlow::Break(()),
+        Expr::CompoundIdentifier(path) if path.last().is_some_and(is) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(expr, search).is_break()
+}
+
 /// [`hidden_in`] for the outermost query of a statement, whose columns the client sees.
 pub fn hidden_of_result(statement: &mut Statement) {
     if let Statement::Query(query) = statement {
@@ -48,8 +59,8 @@ pub fn hidden_of_result(statement: &mut Statement) {
     }
 }
 
-/// `SELECT f(t.a) AS a … ORDER BY t.a`, or `SELECT t.a::text … ORDER BY t.a`, orders by the column that the item
-/// hides, which DataFusion cannot tell from it.
+/// `SELECT f(t.a) AS a … ORDER BY t.a`, `SELECT t.a::text … ORDER BY t.a`, or `SELECT f(a) AS a … ORDER BY g(a)` orders
+/// by the column that the item hides, which DataFusion cannot tell from it.
 ///
 /// The item of a query whose columns the client sees gets another name, which the client sees as it was. In a subquery,
 /// whose columns others may name, the order goes, unless it decides which rows there are.
@@ -72,14 +83,21 @@ pub(crate) fn hidden_in(query: &mut Query, is_result: bool) {
             SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => expr,
             _ => continue,
         };
+        // Inside of an expression a name is that of a column that is read.
+        let is_read = reads(expr, &name);
         let hides_here = |one: &Expr| match one {
             Expr::CompoundIdentifier(path) => {
                 path.last().is_some_and(|last| column_names::folded(last) == name) && *one != *expr
             }
+            Expr::Identifier(one) => is_read && column_names::folded(one) == name,
             _ => false,
         };
         let search = |one: &Expr| if hides_here(one) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        if !orders.iter().any(|order| visit_expressions(&order.expr, search).is_break()) {
+        let hides_in = |order: &OrderByExpr| match &order.expr {
+            Expr::Identifier(_) => false,
+            expr => visit_expressions(expr, search).is_break(),
+        };
+        if !orders.iter().any(hides_in) {
             continue;
         }
         hides = true;

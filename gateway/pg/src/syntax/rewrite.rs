@@ -9,8 +9,9 @@
 use super::{
     aggregate_calls,
     build::{call, parsed_query},
-    calls, column_names, counted_rows, counted_sets, documents, named_windows, order_by, overlaps, records, recursion,
-    referenced_names, row_comparison, row_in_query, samples, set_returning, using_columns, values,
+    calls, column_names, counted_rows, counted_sets, documents, group_places, named_windows, order_by, ordered_sets,
+    overlaps, records, recursion, referenced_names, row_comparison, row_in_query, rows_of_sets, samples, set_returning,
+    using_columns, values,
     walk::{Rule, Walk},
 };
 use crate::{
@@ -42,8 +43,13 @@ pub static EXPAND: Walk = Walk {
             Ok(())
         }),
         Rule::new("counted sets", counted_sets::rewrite),
+        // Before the next, which would read these items below; those in a UNION have the rule of selects.
+        Rule::new("rows of sets", |query| match query.body.as_mut() {
+            SetExpr::Select(select) => rows_of_sets::rewrite(select),
+            _ => Ok(()),
+        }),
         // Needs items as the user wrote them.
-        Rule::new("sets in ORDER BY", set_returning::in_order_by),
+        Rule::new("sets in ORDER BY", ordered_sets::rewrite),
         Rule::new("named windows in ORDER BY", named_windows::order_by),
         // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
         Rule::new("using_columns in ORDER BY", using_columns::order_by),
@@ -66,6 +72,10 @@ pub static EXPAND: Walk = Walk {
     ],
     selects: &[
         Rule::new("named windows", named_windows::rewrite),
+        // Before `labels`: the columns have names.
+        Rule::new("rows of sets", rows_of_sets::rewrite),
+        // Before `labels`, too: items are grouped by as they were written.
+        Rule::new("places in grouping sets", group_places::rewrite),
         // Before `labels`: it writes `*` out, whose columns have names.
         Rule::new("using_columns", using_columns::rewrite),
         // Names follow from what the user wrote, so before all that rewrites items.
@@ -490,6 +500,7 @@ mod tests {
                 query: tables
                 query: referenced names
                 query: counted sets
+                query: rows of sets
                 query: sets in ORDER BY
                 query: named windows in ORDER BY
                 query: using_columns in ORDER BY
@@ -498,6 +509,8 @@ mod tests {
                 query: hidden order
                 query: order by labels
                 select: named windows
+                select: rows of sets
+                select: places in grouping sets
                 select: using_columns
                 select: labels
                 select: having of all rows

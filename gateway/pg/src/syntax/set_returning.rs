@@ -8,7 +8,6 @@
 //! own function, which holds no list.
 
 use super::{
-    aggregate_calls::calls,
     build::{parsed_expr, parsed_query},
     column_names::numbered,
     documents::{self, document_of, read_as},
@@ -20,14 +19,14 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     CharacterLength, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Query, Select, SelectItem, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// The columns of a function that returns a set: each name, and the function that returns its values as a list. An
 /// empty name stands for the function's own.
-fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
+pub(super) fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
     Some(match function {
         "generate_series" => &[("", "series_list")],
         "generate_subscripts" => &[("", "subscripts_list")],
@@ -54,29 +53,6 @@ fn columns(function: &str) -> Option<&'static [(&'static str, &'static str)]> {
         "string_to_table" => &[("", "string_to_array")],
         _ => return None,
     })
-}
-
-/// A function that returns a set in ORDER BY is an item of the select list, by whose number it is named.
-///
-/// # Errors
-/// 0A000 where it is none: it would give more rows.
-pub(super) fn in_order_by(query: &mut Query) -> Result<()> {
-    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
-    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return Ok(()) };
-    for order in orders.iter_mut().filter(|order| calls(&order.expr, gives_rows)) {
-        let is_it = |item: &SelectItem| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => *expr == order.expr,
-            _ => false,
-        };
-        let wild = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-        let Some(at) = select.projection.iter().position(is_it).filter(|_| !select.projection.iter().any(wild)) else {
-            return Err(SqlError::unsupported(
-                "a set-returning function in ORDER BY that is no item of the select list",
-            ));
-        };
-        order.expr = Expr::Value(Value::Number((at + 1).to_string(), false).into());
-    }
-    Ok(())
 }
 
 /// Functions of JSON whose columns, with their types, stand in the alias: `AS x(a integer, b text)`.

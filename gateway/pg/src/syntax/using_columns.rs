@@ -6,7 +6,7 @@
 //! query around for it: so the column is written out wherever the select names it. What cannot be written out is
 //! refused where the join is RIGHT or FULL.
 
-use super::{build::call, walk::finish};
+use super::{build::call, column_names, walk::finish};
 use crate::error::{Result, SqlError};
 use crate::ident::fold;
 use datafusion::sql::sqlparser::{
@@ -83,9 +83,8 @@ pub(crate) fn order_by(query: &mut Query) -> Result<()> {
     let outer: Vec<Merged> = merged(select)?.into_iter().filter(|column| column.outer).collect();
     let shown = |name: &Ident| {
         select.projection.iter().any(|item| match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(item)) | SelectItem::ExprWithAlias { alias: item, .. } => {
-                is_same(item, name)
-            }
+            SelectItem::UnnamedExpr(expr) => column_names::label_of(expr) == fold(name),
+            SelectItem::ExprWithAlias { alias, .. } => is_same(alias, name),
             SelectItem::Wildcard(_) => true,
             _ => false,
         })
@@ -276,6 +275,10 @@ mod tests {
             expect![
                 "SELECT y.k AS k, y.l AS l, a.* EXCLUDE (k, l), y.* EXCLUDE (k, l), y.k + 1 FROM a RIGHT JOIN b AS y USING(k, l) WHERE y.l = 1 ORDER BY k"
             ],
+        );
+        check(
+            "SELECT a.k, b.k AS l FROM a FULL JOIN b USING (k) ORDER BY k, k + 1",
+            expect!["SELECT a.k, b.k AS l FROM a FULL JOIN b USING(k) ORDER BY k, coalesce(a.k, b.k) + 1"],
         );
         check(
             "SELECT max(v) FROM a FULL JOIN b USING (k) GROUP BY k HAVING k > 1 ORDER BY k DESC",

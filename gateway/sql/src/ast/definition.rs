@@ -395,6 +395,8 @@ pub enum AlterAction {
         column: String,
         /// Its new type.
         kind: SqlType,
+        /// The value of the new type, by the names of columns.
+        using: Option<Box<Expr>>,
     },
     /// `ALTER COLUMN … SET DEFAULT`; `None` for `DROP DEFAULT`.
     SetDefault {

@@ -4,11 +4,13 @@ use super::{at, is_word, offset};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use keyspan_pg::{
     error::{Result, SqlError},
+    syntax::rows_of_sets::ALL,
     windows::excluding::Exclusion,
 };
 
 /// Adds a token, and simplifies what the last ones are together.
-pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
+pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
+    all_of_bracket(tokens, &mut next.token);
     unqualify_form(tokens, &next.token);
     unqualify_operator(tokens, &next.token);
     without_only(tokens, &next.token);
@@ -19,6 +21,16 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, next: TokenWithSpan) {
     }
     if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
         tokens.push(next);
+    }
+}
+
+/// `(…).*` with a name in the place of the star, which the parser knows behind a name only.
+fn all_of_bracket(tokens: &[TokenWithSpan], next: &mut Token) {
+    if *next == Token::Mul
+        && let [.., bracket, point] = tokens
+        && (&bracket.token, &point.token) == (&Token::RParen, &Token::Period)
+    {
+        *next = Token::make_word(ALL, Some('"'));
     }
 }
 
