@@ -123,16 +123,18 @@ fn parse_alter_column(tokens: &mut TokenReader<'_>) -> Result<AlterAction> {
     let column = tokens.name()?;
     if tokens.words("set data type") || tokens.words("type") {
         let (kind, own_type) = parse_column_type(tokens)?;
-        if let Some(name) = own_type {
-            let what = format!("ALTER COLUMN … TYPE {name}");
-            return Err(SqlError::unsupported(what)
-                .with_hint("Add a column of the type, UPDATE it from this one, then drop this one."));
+        if tokens.words("collate") {
+            // The order of bytes is all there is.
+            let collation = tokens.name()?;
+            if !["C", "POSIX", "default"].contains(&collation.as_str()) {
+                return Err(SqlError::unsupported(format!("collation \"{collation}\"")));
+            }
         }
         let using = match tokens.words("using") {
             true => Some(Box::new(tokens.parse_with(|parser| parser.parse_expr())?)),
             false => None,
         };
-        return Ok(AlterAction::SetType { column, kind, using });
+        return Ok(AlterAction::SetType { column, kind, own_type, using });
     }
     if tokens.words("set default") {
         return Ok(AlterAction::SetDefault { column, default: Some(Box::new(parse_default(tokens)?)) });

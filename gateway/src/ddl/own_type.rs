@@ -9,7 +9,7 @@ use crate::{
     session::Session,
     sql::ast::definition::{ColumnClause, CreateTable},
 };
-use keyspan_catalog::{ColumnDomain, EnumType, Table};
+use keyspan_catalog::{ColumnDomain, EnumType, SqlType, Table};
 use std::{borrow::Cow, sync::Arc};
 
 /// The type of a name, along the session's path.
@@ -62,7 +62,7 @@ pub(super) fn with_kinds<'a>(session: &Session, create: &'a CreateTable) -> Resu
 #[derive(Debug, Default)]
 pub(super) struct ColumnTypes(Vec<ColumnType>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ColumnType {
     column: String,
     enumerated: Option<Arc<EnumType>>,
@@ -73,16 +73,35 @@ impl ColumnTypes {
     /// # Errors
     /// Those of [`found`].
     pub(super) fn of(session: &Session, columns: &[ColumnClause]) -> Result<Self> {
-        let named = columns.iter().filter_map(|column| Some((column.name.clone(), column.own_type.as_ref()?)));
-        let one = |(column, name): (String, &RelationName)| {
-            Ok(match found(session, name)? {
-                OwnType::Enum(of) => ColumnType { column, enumerated: Some(of), domain: None },
-                OwnType::Domain(of) => {
-                    ColumnType { column, enumerated: enum_type(session, of.enumerated), domain: Some(of.id) }
-                }
-            })
+        let named = columns.iter().filter_map(|column| Some((&column.name, column.own_type.as_ref()?)));
+        let one = |(column, name): (&String, &RelationName)| Ok(Self::of_column(session, column, name)?.0.0);
+        Ok(Self(named.map(one).collect::<Result<Vec<_>>>()?.concat()))
+    }
+
+    /// The type of one column, and what its values have; `None` for a type that every database has.
+    ///
+    /// # Errors
+    /// Those of [`found`].
+    pub(super) fn of_column(session: &Session, column: &str, name: &RelationName) -> Result<(Self, Option<SqlType>)> {
+        let column = column.to_owned();
+        let (of, kind) = match found(session, name)? {
+            OwnType::Enum(of) => (ColumnType { column, enumerated: Some(of), domain: None }, None),
+            OwnType::Domain(of) => {
+                let enumerated = enum_type(session, of.enumerated);
+                (ColumnType { column, enumerated, domain: Some(of.id) }, Some(of.kind))
+            }
         };
-        Ok(Self(named.map(one).collect::<Result<_>>()?))
+        Ok((Self(vec![of]), kind))
+    }
+
+    /// The enumerated type of its first column.
+    pub(super) fn enumerated(&self) -> Option<&EnumType> {
+        self.0.first()?.enumerated.as_deref()
+    }
+
+    /// Whether it has a type.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The table with them.

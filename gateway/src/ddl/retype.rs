@@ -4,7 +4,7 @@
 //! anew ([`rewrite_rows`](super::rewrite_rows)), with the value of the expression, or what the column had, assigned to
 //! the new type as an INSERT would. The default is that of before, settled for the new type.
 
-use super::{table::Settled, view::dependents_of_columns};
+use super::{own_type::ColumnTypes, table::Settled, view::dependents_of_columns};
 use crate::{
     dml::{
         assign::assign_scalar,
@@ -17,6 +17,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         functions::json,
         ident::quoted,
+        names::RelationName,
         types,
     },
     query::Query,
@@ -25,12 +26,14 @@ use crate::{
 };
 use arrow::{compute::concat_batches, datatypes::DataType};
 use datafusion::{
+    common::tree_node::TreeNode,
+    logical_expr::LogicalPlan,
     scalar::ScalarValue,
     sql::sqlparser::ast::{Expr, SelectItem},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{
-    SqlType, Table, Value,
+    EnumType, SqlType, Table, Value,
     table::{ColumnDefault, DefaultValue},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -53,40 +56,52 @@ pub(super) struct Conversion {
 pub(super) async fn of(
     session: &mut Session,
     (before, table): (&Table, &Table),
-    (name, kind, using): (&str, SqlType, Option<&Expr>),
+    (name, (kind, own_type), using): (&str, (SqlType, Option<&RelationName>), Option<&Expr>),
 ) -> Result<Settled> {
     if using.is_some_and(has_subquery) {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in transform expression"));
     }
+    let (own, of_domain) = match own_type {
+        Some(own_type) => ColumnTypes::of_column(session, name, own_type)?,
+        None => (ColumnTypes::default(), None),
+    };
+    let kind = of_domain.unwrap_or(kind);
     let old = table.column(name).ok_or_else(|| SqlError::undefined_column_of(&table.name, name))?;
-    if kind != old.kind {
+    let is_same = kind == old.kind && own.is_empty() && old.enumerated.is_none() && old.domain.is_none();
+    if !is_same {
         refuse_below_view(session, table.id.0, (name, old.id))?;
     }
-    let stays = using.is_none() && table.reads_as(name, kind)?;
+    let is_integer = matches!(kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
+    if old.identity.is_some() && !is_integer {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    // A type of the tenant's own takes some values only.
+    let stays = using.is_none() && own.is_empty() && table.reads_as(name, kind)?;
     let shape = if stays { table.alter_type(name, kind)? } else { table.retyped(name, kind)? };
-    let default = match &old.default {
-        Some(default) if kind != old.kind => {
-            let bare = shape.set_default(name, None)?;
-            redefaulted(session, &bare, name, default).await?
-        }
-        default => default.clone(),
-    };
     let known = before.columns.iter().find(|column| column.id == old.id);
     let conversion = known.filter(|_| !stays).map(|known| Conversion {
         column: old.id,
         expression: using.cloned().unwrap_or_else(|| Expr::Identifier(quoted(&known.name))),
     });
     if let Some(conversion) = &conversion {
-        check(session, before, (name, kind), conversion, using.is_some()).await?;
+        check(session, before, (name, kind, own.enumerated()), conversion, using.is_some()).await?;
     }
-    Ok(Settled::Retyped { column: name.to_owned(), kind, default, conversion, stays })
+    let default = match &old.default {
+        Some(default) if !is_same => {
+            let bare = own.put(shape.set_default(name, None)?);
+            redefaulted(session, (&bare, old.kind), name, default).await?
+        }
+        default => default.clone(),
+    };
+    Ok(Settled::Retyped { column: name.to_owned(), kind, default, own, conversion, stays })
 }
 
 /// Refuses an expression that has no value for the type: no text becomes something else unless it is cast.
 async fn check(
     session: &mut Session,
     before: &Table,
-    (name, kind): (&str, SqlType),
+    (name, kind, enumerated): (&str, SqlType, Option<&EnumType>),
     conversion: &Conversion,
     given: bool,
 ) -> Result<()> {
@@ -94,19 +109,26 @@ async fn check(
     let target = Target::of_table(&query.view, Arc::new(before.clone()));
     let item = SelectItem::ExprWithAlias { expr: conversion.expression.clone(), alias: quoted("c0") };
     let (_, plan) = returning::written_rows(&query, &target, &quoted(&before.name), &[item], &[]).await?;
-    let is_text = |kind: &DataType| *kind == DataType::Utf8View;
-    let documents = [SqlType::Json, SqlType::Jsonb];
-    let from_document = plan.schema().fields().first().is_some_and(|field| json::kind(field).is_some());
-    let reads = is_text(&types::data_type(kind)) && (!documents.contains(&kind) || from_document);
-    if reads || !plan.schema().fields().first().is_some_and(|field| is_text(field.data_type())) {
+    if plan.exists(|node| Ok(matches!(node, LogicalPlan::Aggregate(_))))? {
+        let message = "aggregate functions are not allowed in transform expressions";
+        return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+    }
+    let Some(field) = plan.schema().fields().first() else { return Ok(()) };
+    let to_document = matches!(kind, SqlType::Json | SqlType::Jsonb);
+    let reads = match enumerated {
+        Some(of) => types::enums::of(field).is_some_and(|from| from.id == of.id),
+        None => is_text(kind) && (!to_document || json::kind(field).is_some()),
+    };
+    if reads || *field.data_type() != DataType::Utf8View {
         return Ok(());
     }
+    let shown = enumerated.map_or_else(|| kind.to_string(), |of| of.name.clone());
     let of = if given { format!("result of USING clause for column \"{name}\"") } else { format!("column \"{name}\"") };
     let hint = match given {
         true => "You might need to add an explicit cast.".to_owned(),
-        false => format!("You might need to specify \"USING {name}::{kind}\"."),
+        false => format!("You might need to specify \"USING {name}::{shown}\"."),
     };
-    let message = format!("{of} cannot be cast automatically to type {kind}");
+    let message = format!("{of} cannot be cast automatically to type {shown}");
     Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_hint(hint))
 }
 
@@ -121,10 +143,15 @@ fn refuse_below_view(session: &Session, table: u32, (name, column): (&str, u16))
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
 }
 
+/// Whether values of a type are texts to Arrow.
+fn is_text(kind: SqlType) -> bool {
+    types::data_type(kind) == DataType::Utf8View
+}
+
 /// A default for the new type of its column.
 async fn redefaulted(
     session: &mut Session,
-    table: &Table,
+    (table, from): (&Table, SqlType),
     name: &str,
     default: &ColumnDefault,
 ) -> Result<Option<ColumnDefault>> {
@@ -137,6 +164,9 @@ async fn redefaulted(
     if let DefaultValue::Next(_) = default.value {
         let is_integer = matches!(kind, Some(SqlType::Int2 | SqlType::Int4 | SqlType::Int8));
         return if is_integer { Ok(Some(default.clone())) } else { Err(cannot()) };
+    }
+    if is_text(from) && !kind.is_some_and(is_text) {
+        return Err(cannot());
     }
     let query = session.query_now().await?;
     settled(&query, table, name, &parsed(&default.sql)?).await.map_err(|error| match error.state {

@@ -3,7 +3,9 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, settled_check},
     erasure::{self, Dropped},
-    foreign, own_type, proto,
+    foreign,
+    own_type::{self, ColumnTypes},
+    proto,
     retype::{self, Conversion},
     sequence,
 };
@@ -248,6 +250,7 @@ pub(super) enum Settled {
         column: String,
         kind: SqlType,
         default: Option<ColumnDefault>,
+        own: ColumnTypes,
         conversion: Option<Conversion>,
         stays: bool,
     },
@@ -310,8 +313,9 @@ pub(super) async fn settle(session: &mut Session, table: &Table, actions: &[Alte
                 };
                 Settled::Default(column.clone(), default)
             }
-            AlterAction::SetType { column, kind, using } => {
-                retype::of(session, (before, &table), (column, *kind, using.as_deref())).await?
+            AlterAction::SetType { column, kind, own_type, using } => {
+                let to = (*kind, own_type.as_ref());
+                retype::of(session, (before, &table), (column, to, using.as_deref())).await?
             }
             AlterAction::AlterIdentity { column, .. } => {
                 sequence::of_identity(&table, column)?;
@@ -339,9 +343,9 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
     let action = match action {
         Settled::Action(action) => action.as_ref(),
         Settled::Default(column, default) => return table.set_default(column, default.clone()),
-        Settled::Retyped { column, kind, default, stays, .. } => {
+        Settled::Retyped { column, kind, default, own, stays, .. } => {
             let table = if *stays { table.alter_type(column, *kind)? } else { table.retyped(column, *kind)? };
-            return table.set_default(column, default.clone());
+            return own.put(table).set_default(column, default.clone());
         }
         // Its sequence is made when all else is.
         Settled::Identity(_) => return Ok(table.clone()),

@@ -149,6 +149,7 @@ impl<'a> Returned<'a> {
             }
             None => written_rows(query, target, name, items, &rows).await?.1,
         };
+        check_items(&plan)?;
         drop(rows);
         self.rows.clear();
         self.beside = None;
@@ -188,6 +189,7 @@ pub(super) async fn columns(
         }
         None => written_rows(query, target, name, items, &[]).await?.1,
     };
+    check_items(&plan)?;
     parameters::hint(&plan, hints)?;
     Ok(Query::columns(&plan).await)
 }
@@ -210,6 +212,16 @@ pub(crate) async fn written_rows(
     let select = ast::Statement::Query(select);
     let plan = query.plan(&select).await?;
     Ok((select, plan))
+}
+
+/// Refuses items that are not of one row.
+fn check_items(plan: &LogicalPlan) -> Result<()> {
+    let (state, what) = match plan {
+        LogicalPlan::Aggregate(_) => (SqlState::GROUPING_ERROR, "aggregate"),
+        LogicalPlan::Window(_) => (SqlState::WINDOWING_ERROR, "window"),
+        plan => return plan.inputs().into_iter().try_for_each(check_items),
+    };
+    Err(SqlError::new(state, format!("{what} functions are not allowed in RETURNING")))
 }
 
 fn refuse_aggregates(target: &Target) -> Result<()> {

@@ -221,6 +221,7 @@ files! { "tests/slt/postgres":
     bytes
     casts
     catalog
+    changed_types
     changes
     char
     comments
@@ -230,6 +231,7 @@ files! { "tests/slt/postgres":
     defaults
     definitions_in_transactions
     distinct_from
+    document_order
     documents
     domains
     enums
@@ -261,6 +263,7 @@ files! { "tests/slt/postgres":
     nested_joins
     number_templates
     numerics
+    ordered_sets
     outer_names
     parameters
     populated
@@ -272,6 +275,7 @@ files! { "tests/slt/postgres":
     records_of_json
     regexps
     relational
+    returned_beside
     schemas
     second_digits
     sequences

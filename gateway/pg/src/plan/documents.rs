@@ -8,7 +8,7 @@
 use crate::{
     common_type::{SAME_TYPE, cast_to_field, is_unknown},
     functions::{
-        json::{self, a_json, a_jsonb},
+        json::{self, a_json, a_jsonb, key},
         scalar_function::{self, RowFunction, variadic},
     },
     types,
@@ -119,5 +119,18 @@ pub(super) fn compared(left: &mut Expr, right: &mut Expr, schema: &DFSchema) {
         read(right, "jsonb");
     } else if kind(right, schema) == Some("jsonb") {
         read(left, "jsonb");
+    }
+    // What is given loses the name of its type before the rule of orders sees it.
+    if is_given(left) && is_given(right) && kind(left, schema).zip(kind(right, schema)) == Some(("jsonb", "jsonb")) {
+        for side in [left, right] {
+            *side = key::jsonb_key().call(vec![std::mem::take(side)]);
+        }
+    }
+}
+
+fn is_given(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => is_given(&cast.expr),
+        expr => matches!(expr, Expr::Literal(..)),
     }
 }

@@ -395,6 +395,8 @@ pub enum AlterAction {
         column: String,
         /// Its new type.
         kind: SqlType,
+        /// The name of one of the tenant's own.
+        own_type: Option<RelationName>,
         /// The value of the new type, by the names of columns.
         using: Option<Box<Expr>>,
     },

@@ -166,7 +166,7 @@ fn tables_change() {
         expect![[r#"
             Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [RenameColumn { from: "a", to: "b" }] }))
             Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [RenameTable("s")] }))
-            Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [SetType { column: "a", kind: Int8, using: None }] }))
+            Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [SetType { column: "a", kind: Int8, own_type: None, using: None }] }))
             Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [SetOptions([OptionClause { family: Some("m"), name: "max_versions", value: "10" }])] }))
             Definition(AlterTable(AlterTable { name: "r", if_exists: false, actions: [AddFamily { name: "f", open: false, options: [], if_not_exists: false }, DropFamily("g")] }))"#]],
     );

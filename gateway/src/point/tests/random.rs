@@ -119,8 +119,19 @@ impl Case {
         Self { random, keys, cells, table }
     }
 
-    /// An operand: a parameter whose value, as text, is put aside with the type that a client declares, or a literal.
+    /// An operand, cast or not.
     fn operand(&mut self, kind: Kind, asked: &mut Vec<Asked>) -> String {
+        let operand = self.plain_operand(kind, asked);
+        match self.random.random_range(0..12) {
+            0 => format!("{operand}::{}", kind.0),
+            1 => format!("CAST({operand} AS {})", kind.0),
+            2 if kind.0 != "bytea" => format!("{operand}::text"),
+            _ => operand,
+        }
+    }
+
+    /// A parameter whose value, as text, is put aside with the type that a client declares, or a literal.
+    fn plain_operand(&mut self, kind: Kind, asked: &mut Vec<Asked>) -> String {
         let value = *kind.1.choose(&mut self.random).unwrap();
         if self.random.random_bool(0.25) {
             return match (kind.0, self.random.random_range(0..10)) {
