@@ -2,7 +2,8 @@
 //!
 //! DataFusion unnests above the projection of the list, where what the list does not have is gone. So
 //! `SELECT unnest(a) FROM t ORDER BY t.b` orders a query that has `t.b` as well:
-//! `SELECT a AS unnest FROM (SELECT unnest(a) AS a, t.b AS b FROM t) ORDER BY b`. A call in ORDER BY is one of the list.
+//! `SELECT a AS unnest FROM (SELECT unnest(a) AS a, t.b AS b FROM t) ORDER BY b`. The values of one row stay in their
+//! order, as PostgreSQL sorts rows first: behind all else goes the number of each. A call in ORDER BY is one of the list.
 
 use super::{
     aggregate_calls::calls,
@@ -15,7 +16,7 @@ use crate::{
     ident::quoted,
 };
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    Expr, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
 };
 use std::collections::BTreeSet;
 
@@ -77,17 +78,35 @@ fn with_hidden(query: &mut Query) -> Result<()> {
         let SelectItem::ExprWithAlias { alias, .. } = &inner[at] else { continue };
         order.expr = Expr::Identifier(alias.clone());
     }
-    let mut body =
-        parsed_query(&format!("SELECT 1 FROM (SELECT 1) AS {}", Ident::with_quote('"', numbered("sets", 0))))?.body;
-    if let SetExpr::Select(around) = body.as_mut()
-        && let Some(TableFactor::Derived { subquery, .. }) = around.from.first_mut().map(|from| &mut from.relation)
-    {
-        around.projection = outer;
+    let number = quoted(&numbered("number", 0));
+    let sets = quoted(&numbered("sets", 0));
+    let text = format!(
+        "SELECT 1 FROM (SELECT *, row_number() OVER () AS {number} FROM (SELECT 1) AS {sets}) AS {sets} ORDER BY {number}"
+    );
+    let around = parsed_query(&text)?;
+    if let Some(OrderBy { kind: OrderByKind::Expressions(last), .. }) = around.order_by {
+        orders.extend(last);
+    }
+    let mut body = around.body;
+    let numbering = derived(body.as_mut());
+    if let Some(subquery) = numbering.and_then(|query| derived(query.body.as_mut())) {
         select.projection = inner;
         std::mem::swap(&mut subquery.body, &mut query.body);
+        if let SetExpr::Select(around) = body.as_mut() {
+            around.projection = outer;
+        }
         query.body = body;
     }
     Ok(())
+}
+
+/// The query that a select reads.
+fn derived(body: &mut SetExpr) -> Option<&mut Query> {
+    let SetExpr::Select(select) = body else { return None };
+    match &mut select.from.first_mut()?.relation {
+        TableFactor::Derived { subquery, .. } => Some(subquery),
+        _ => None,
+    }
 }
 
 fn item_of(item: &SelectItem) -> Option<&Expr> {
@@ -149,13 +168,13 @@ mod tests {
         check(
             "SELECT a, unnest(b) FROM t ORDER BY c DESC, a LIMIT 2",
             expect![[
-                r#"SELECT "a~0" AS "a", "unnest~1" AS "unnest" FROM (SELECT a AS "a~0", unnest(b) AS "unnest~1", c AS "~2" FROM t) AS "sets~0" ORDER BY "~2" DESC, "a~0" LIMIT 2"#
+                r#"SELECT "a~0" AS "a", "unnest~1" AS "unnest" FROM (SELECT *, row_number() OVER () AS "number~0" FROM (SELECT a AS "a~0", unnest(b) AS "unnest~1", c AS "~2" FROM t) AS "sets~0") AS "sets~0" ORDER BY "~2" DESC, "a~0", "number~0" LIMIT 2"#
             ]],
         );
         check(
             "SELECT t.a, t.a, generate_series(1, 2) AS n FROM t GROUP BY t.a ORDER BY n, count(*)",
             expect![[
-                r#"SELECT "a~0" AS "a", "a~1" AS "a~1", "n~2" AS "n" FROM (SELECT t.a AS "a~0", t.a AS "a~1", generate_series(1, 2) AS "n~2", count(*) AS "~3" FROM t GROUP BY t.a) AS "sets~0" ORDER BY "n~2", "~3""#
+                r#"SELECT "a~0" AS "a", "a~1" AS "a~1", "n~2" AS "n" FROM (SELECT *, row_number() OVER () AS "number~0" FROM (SELECT t.a AS "a~0", t.a AS "a~1", generate_series(1, 2) AS "n~2", count(*) AS "~3" FROM t GROUP BY t.a) AS "sets~0") AS "sets~0" ORDER BY "n~2", "~3", "number~0""#
             ]],
         );
     }
