@@ -47,6 +47,30 @@ pub(super) struct Conversion {
     expression: Expr,
 }
 
+/// A type that a column gets, with its default.
+#[derive(Debug)]
+pub(super) struct Retyped {
+    column: String,
+    kind: SqlType,
+    default: Option<ColumnDefault>,
+    /// The type, if it is one of the tenant's own.
+    own: ColumnTypes,
+    /// How the column's values become those of the type; none where what is stored stays, and for a column that the
+    /// same statement adds.
+    pub(super) conversion: Option<Conversion>,
+    /// Whether what is stored reads as the type.
+    stays: bool,
+}
+
+impl Retyped {
+    /// The table with it.
+    pub(super) fn apply(&self, table: &Table) -> keyspan_catalog::Result<Table> {
+        let Self { column, kind, default, own, stays, .. } = self;
+        let table = if *stays { table.alter_type(column, *kind)? } else { table.retyped(column, *kind)? };
+        own.put(table).set_default(column, default.clone())
+    }
+}
+
 /// What a change of a type comes to. `before` is the table before the statement, `table` as the actions before this one
 /// leave it.
 ///
@@ -94,7 +118,8 @@ pub(super) async fn of(
         }
         default => default.clone(),
     };
-    Ok(Settled::Retyped { column: name.to_owned(), kind, default, own, conversion, stays })
+    let retyped = Retyped { column: name.to_owned(), kind, default, own, conversion, stays };
+    Ok(Settled::Retyped(Box::new(retyped)))
 }
 
 /// Refuses an expression that has no value for the type: no text becomes something else unless it is cast.

@@ -3,10 +3,8 @@
 use super::{
     column_defaults::{ColumnClauses, WithSequence, settled_check},
     erasure::{self, Dropped},
-    foreign,
-    own_type::{self, ColumnTypes},
-    proto,
-    retype::{self, Conversion},
+    foreign, own_type, proto,
+    retype::{self, Conversion, Retyped},
     sequence,
 };
 use crate::{
@@ -245,15 +243,8 @@ pub(super) enum Settled {
     Action(Box<AlterAction>),
     /// A default.
     Default(String, Option<ColumnDefault>),
-    /// A type, with the default of the column. What is stored `stays`, or is converted.
-    Retyped {
-        column: String,
-        kind: SqlType,
-        default: Option<ColumnDefault>,
-        own: ColumnTypes,
-        conversion: Option<Conversion>,
-        stays: bool,
-    },
+    /// A type.
+    Retyped(Box<Retyped>),
     /// A column, with what is given with it.
     Added { column: ColumnDefinition, given: ColumnClauses, key: bool, if_not_exists: bool },
     /// An identity: the sequence of a column that is there.
@@ -266,7 +257,7 @@ impl Settled {
     /// How it converts what is stored.
     pub(super) fn conversion(&self) -> Option<&Conversion> {
         match self {
-            Self::Retyped { conversion, .. } => conversion.as_ref(),
+            Self::Retyped(retyped) => retyped.conversion.as_ref(),
             _ => None,
         }
     }
@@ -343,10 +334,7 @@ pub(super) fn apply(table: &Table, action: &Settled) -> keyspan_catalog::Result<
     let action = match action {
         Settled::Action(action) => action.as_ref(),
         Settled::Default(column, default) => return table.set_default(column, default.clone()),
-        Settled::Retyped { column, kind, default, own, stays, .. } => {
-            let table = if *stays { table.alter_type(column, *kind)? } else { table.retyped(column, *kind)? };
-            return own.put(table).set_default(column, default.clone());
-        }
+        Settled::Retyped(retyped) => return retyped.apply(table),
         // Its sequence is made when all else is.
         Settled::Identity(_) => return Ok(table.clone()),
         Settled::Check(name, sql, columns) => return table.add_check(name.as_deref(), sql.clone(), columns.clone()),

@@ -34,7 +34,7 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
             _ => Ok(None),
         })
     };
-    scalar_function::functions(MARKS.map(mark).into_iter())
+    scalar_function::functions(MARKS.map(mark))
 }
 
 /// Whether a value is json or jsonb, and which.
