@@ -1,5 +1,5 @@
 //! `INSERT` of values, `UPDATE` and `DELETE` by the whole key, with RETURNING of columns. An INSERT has defaults that
-//! need not be computed. An UPDATE, and an INSERT whose key is taken, set values or sums ([`change`](super::change)).
+//! need not be computed. An UPDATE, and an INSERT whose key is taken, set values or sums ([`change`]).
 //!
 //! Values are assigned, rows are checked and mutations are made by [`dml`](crate::dml), in the order of the general
 //! way: it reports the same one of several errors.
