@@ -15,7 +15,7 @@ use keyspan_pg::{
     error::{Result, SqlError},
     ident::fold,
     plan::with_ties::WITH_TIES,
-    syntax::build::call,
+    syntax::{build::call, rows_of_sets},
 };
 use std::ops::ControlFlow;
 
@@ -132,6 +132,14 @@ impl VisitorMut for Rewrite {
             Some(_) => return ControlFlow::Break(SqlError::syntax("multiple LIMIT clauses not allowed")),
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        step(rows_of_sets::rewrite(select))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        step(rows_of_sets::refuse(expr))
     }
 }
 

@@ -44,7 +44,7 @@ mod role;
 mod schema;
 mod sequence;
 mod server;
-mod type_name;
+pub mod type_name;
 mod view;
 
 // The session, what is told of relations, and maintenance.

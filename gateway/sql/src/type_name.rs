@@ -57,7 +57,7 @@ pub(crate) fn parse_column_type(tokens: &mut TokenReader<'_>) -> Result<(SqlType
 /// # Errors
 /// 0A000 for a type that is not supported, 42704 for one that does not exist, 22023 for a size that the type cannot
 /// have.
-pub(crate) fn sql_type(parsed: &DataType) -> Result<SqlType> {
+pub fn sql_type(parsed: &DataType) -> Result<SqlType> {
     Ok(match parsed {
         DataType::Bool | DataType::Boolean => SqlType::Bool,
         DataType::Int2(None) | DataType::SmallInt(None) => SqlType::Int2,

@@ -107,10 +107,7 @@ impl ColumnClauses {
         if let Some(message) = wrong {
             return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        if !matches!(found.kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
-            let message = "identity column type must be smallint, integer, or bigint";
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
+        check_identity(found.kind)?;
         let clause = ColumnClause {
             name: column.to_owned(),
             kind: found.kind,
@@ -156,6 +153,18 @@ impl ColumnClauses {
         let first = table.id.0 + 1;
         with_sequences(table, &self.own, first, snapshot, tenant)
     }
+}
+
+/// Refuses an identity column that is no integer.
+///
+/// # Errors
+/// 22023.
+pub(super) fn check_identity(kind: SqlType) -> Result<()> {
+    if matches!(kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8) {
+        return Ok(());
+    }
+    let message = "identity column type must be smallint, integer, or bigint";
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
 /// The text of a condition as it is stored, and the columns that it names.

@@ -62,11 +62,21 @@ pub(super) fn with_kinds<'a>(session: &Session, create: &'a CreateTable) -> Resu
 #[derive(Debug, Default)]
 pub(super) struct ColumnTypes(Vec<ColumnType>);
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct ColumnType {
     column: String,
     enumerated: Option<Arc<EnumType>>,
     domain: Option<u32>,
+}
+
+impl ColumnType {
+    fn of(session: &Session, column: &str, own: &OwnType) -> Self {
+        let column = column.to_owned();
+        match own {
+            OwnType::Enum(of) => Self { column, enumerated: Some(Arc::clone(of)), domain: None },
+            OwnType::Domain(of) => Self { column, enumerated: enum_type(session, of.enumerated), domain: Some(of.id) },
+        }
+    }
 }
 
 impl ColumnTypes {
@@ -74,24 +84,19 @@ impl ColumnTypes {
     /// Those of [`found`].
     pub(super) fn of(session: &Session, columns: &[ColumnClause]) -> Result<Self> {
         let named = columns.iter().filter_map(|column| Some((&column.name, column.own_type.as_ref()?)));
-        let one = |(column, name): (&String, &RelationName)| Ok(Self::of_column(session, column, name)?.0.0);
-        Ok(Self(named.map(one).collect::<Result<Vec<_>>>()?.concat()))
+        let one =
+            |(column, name): (&String, &RelationName)| Ok(ColumnType::of(session, column, &found(session, name)?));
+        Ok(Self(named.map(one).collect::<Result<_>>()?))
     }
 
-    /// The type of one column, and what its values have; `None` for a type that every database has.
+    /// The type of one column, and the type of values under it, if it is a domain.
     ///
     /// # Errors
     /// Those of [`found`].
     pub(super) fn of_column(session: &Session, column: &str, name: &RelationName) -> Result<(Self, Option<SqlType>)> {
-        let column = column.to_owned();
-        let (of, kind) = match found(session, name)? {
-            OwnType::Enum(of) => (ColumnType { column, enumerated: Some(of), domain: None }, None),
-            OwnType::Domain(of) => {
-                let enumerated = enum_type(session, of.enumerated);
-                (ColumnType { column, enumerated, domain: Some(of.id) }, Some(of.kind))
-            }
-        };
-        Ok((Self(vec![of]), kind))
+        let own = found(session, name)?;
+        let kind = if let OwnType::Domain(domain) = &own { Some(domain.kind) } else { None };
+        Ok((Self(vec![ColumnType::of(session, column, &own)]), kind))
     }
 
     /// The enumerated type of its first column.

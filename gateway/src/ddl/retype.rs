@@ -4,7 +4,7 @@
 //! anew ([`rewrite_rows`](super::rewrite_rows)), with the value of the expression, or what the column had, assigned to
 //! the new type as an INSERT would. The default is that of before, settled for the new type.
 
-use super::{own_type::ColumnTypes, table::Settled, view::dependents_of_columns};
+use super::{column_defaults::check_identity, own_type::ColumnTypes, table::Settled, view::dependents_of_columns};
 use crate::{
     dml::{
         assign::assign_scalar,
@@ -95,11 +95,7 @@ pub(super) async fn of(
     if !is_same {
         refuse_below_view(session, table.id.0, (name, old.id))?;
     }
-    let is_integer = matches!(kind, SqlType::Int2 | SqlType::Int4 | SqlType::Int8);
-    if old.identity.is_some() && !is_integer {
-        let message = "identity column type must be smallint, integer, or bigint";
-        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
+    old.identity.map_or(Ok(()), |_| check_identity(kind))?;
     // A type of the tenant's own takes some values only.
     let stays = using.is_none() && own.is_empty() && table.reads_as(name, kind)?;
     let shape = if stays { table.alter_type(name, kind)? } else { table.retyped(name, kind)? };

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
+        exec::run_aggregate::value_of_each,
         ident::quoted,
         names::RelationName,
         syntax::{build::select_from, dialect::parse_text},
@@ -24,8 +25,8 @@ use crate::{
     query::Query,
 };
 use arrow::{
-    array::{RecordBatch, UInt32Array},
-    compute::{concat_batches, take_record_batch},
+    array::{RecordBatch, RecordBatchOptions, UInt32Array},
+    compute::concat_batches,
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use datafusion::{
@@ -34,6 +35,7 @@ use datafusion::{
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     datasource::{MemTable, provider_as_source},
+    error::Result as PlanResult,
     logical_expr::{Expr as Planned, LogicalPlan, LogicalPlanBuilder, Projection},
     sql::sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableWithJoins},
 };
@@ -107,9 +109,12 @@ impl Beside {
 
     /// Their columns of some rows of a batch of the SELECT.
     pub(super) fn rows(&self, batch: &RecordBatch, rows: Vec<u32>) -> Result<RecordBatch> {
-        let first = batch.num_columns().saturating_sub(self.width());
-        let columns: Vec<usize> = (first..batch.num_columns()).collect();
-        Ok(take_record_batch(&batch.project(&columns)?, &UInt32Array::from(rows))?)
+        let (first, places) = (batch.num_columns().saturating_sub(self.width()), UInt32Array::from(rows));
+        let schema = Arc::new(Schema::new(self.fields(&batch.schema()).to_vec()));
+        // Copies: a few rows would hold, and count as, the memory of all.
+        let columns = batch.columns()[first..].iter().map(|values| value_of_each(values, &places));
+        let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+        Ok(RecordBatch::try_new_with_options(schema, columns.collect::<PlanResult<_>>()?, &options)?)
     }
 
     /// The plan of the items of RETURNING over the written rows, under the name of their table, and the columns of

@@ -6,7 +6,7 @@
 use crate::{
     dml::{defaults::is_default, upsert::EXCLUDED},
     pg::{ident::fold, names::RelationName, numeric::negated, syntax::dialect::parse_text},
-    sql::names::table_name,
+    sql::{names::table_name, type_name::sql_type},
 };
 use datafusion::{
     logical_expr::Operator,
@@ -14,7 +14,7 @@ use datafusion::{
     sql::sqlparser::ast::{
         self, BinaryOperator, CastKind, DataType, Delete, Expr, FromTable, FunctionArguments, Ident, Insert,
         LimitClause, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-        TableWithJoins, TimezoneInfo, UnaryOperator, Update, Value, ValueWithSpan,
+        TableWithJoins, UnaryOperator, Update, Value, ValueWithSpan,
     },
 };
 use keyspan_catalog::SqlType;
@@ -304,23 +304,14 @@ fn cast(expr: &Expr) -> Option<Operand> {
     }
 }
 
-/// The types that are named here, none of which has a length or digits that a cast would cut to.
+/// The types that a cast names, of those that have no length and no digits that it would cut to.
 fn kind_of(data_type: &DataType) -> Option<SqlType> {
-    Some(match data_type {
-        DataType::JSON => SqlType::Json,
-        DataType::JSONB => SqlType::Jsonb,
-        DataType::Uuid => SqlType::Uuid,
-        DataType::Text => SqlType::Text,
-        DataType::SmallInt(None) | DataType::Int2(None) => SqlType::Int2,
-        DataType::Int(None) | DataType::Integer(None) | DataType::Int4(None) => SqlType::Int4,
-        DataType::BigInt(None) | DataType::Int8(None) => SqlType::Int8,
-        DataType::Boolean | DataType::Bool => SqlType::Bool,
-        DataType::Date => SqlType::Date,
-        DataType::Bytea => SqlType::Bytea,
-        DataType::Timestamp(None, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => SqlType::Timestamptz(None),
-        DataType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp(None),
-        _ => return None,
-    })
+    use SqlType::{Bool, Bytea, Date, Int2, Int4, Int8, Json, Jsonb, Text, Timestamp, Timestamptz, Uuid};
+    let cuts_nothing = |kind: &SqlType| {
+        matches!(kind, Bool | Bytea | Date | Int2 | Int4 | Int8 | Json | Jsonb | Text | Uuid)
+            || matches!(kind, Timestamp(None) | Timestamptz(None))
+    };
+    sql_type(data_type).ok().filter(cuts_nothing)
 }
 
 /// A function without arguments that stands for a value of the statement.

@@ -11,7 +11,7 @@ use crate::{
         exec::{cancellable_joins, run_aggregate},
         functions,
         plan::{
-            apply, checked, comparable, documents, interval_order, json_paths, literals, numbers, operators::Operators,
+            apply, checked, comparable, documents, json_paths, literals, numbers, operators::Operators, order_keys,
             regexps, type_planner::Types, whole_rows, with_ties,
         },
         types,
@@ -96,7 +96,7 @@ fn make() -> SessionState {
     analyzer.extend(Analyzer::new().rules);
     analyzer.push(crate::pg::plan::zoned::zoned());
     analyzer.push(checked::checked());
-    analyzer.push(Arc::new(interval_order::IntervalOrder));
+    analyzer.push(Arc::new(order_keys::OrderKeys));
     analyzer.push(Arc::new(CanonicalComparisons));
     analyzer.push(Arc::new(KeylessUnnest));
     analyzer.push(Arc::new(apply::Correlated::default()));

@@ -426,8 +426,11 @@ impl Runs {
     }
 }
 
-/// The values in a range of rows, copied, so that they do not hold the memory of the others.
-fn value_of_each(values: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef> {
+/// The values of some rows, copied, so that they do not hold the memory of the others.
+///
+/// # Errors
+/// Arrow's, for a place that is none.
+pub fn value_of_each(values: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef> {
     let taken = take(values, places, None)?;
     Ok(match taken.data_type() {
         DataType::Utf8View => Arc::new(taken.as_string_view().gc()),

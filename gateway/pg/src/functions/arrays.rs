@@ -1,7 +1,7 @@
 //! What operators of arrays and intervals need and DataFusion's functions do not give: the order of two arrays, an
 //! array without its NULLs or the blanks at its items' ends, the lengths of intervals and the keys of numerics.
 //!
-//! None is a function of PostgreSQL; [`operators`](crate::plan::operators) and [`lengths`](crate::plan::interval_order)
+//! None is a function of PostgreSQL; [`operators`](crate::plan::operators) and [`lengths`](crate::plan::order_keys)
 //! put them into plans.
 
 use crate::{

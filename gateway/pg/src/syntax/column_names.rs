@@ -89,7 +89,7 @@ pub fn folded(ident: &Ident) -> String {
 }
 
 /// The names of the relations that a select reads.
-fn relations(select: &Select) -> BTreeSet<String> {
+pub(super) fn relations(select: &Select) -> BTreeSet<String> {
     fn add(factor: &TableFactor, names: &mut BTreeSet<String>) {
         let (name, alias) = match factor {
             TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } => (Some(name), alias),
@@ -214,6 +214,15 @@ fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
 /// The name that PostgreSQL gives a column without a label.
 pub(super) fn label_of(expr: &Expr) -> String {
     name_of(expr).0
+}
+
+/// What an item is called; empty for what stands for several.
+pub(super) fn label_of_item(item: &SelectItem) -> String {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => folded(alias),
+        SelectItem::UnnamedExpr(expr) => label_of(expr),
+        _ => String::new(),
+    }
 }
 
 /// The name of a column that is a cast: of a type's last part, as it is if it is in quotes.

@@ -32,15 +32,6 @@ pub(crate) fn order_by_labels(query: &mut Query) {
     }
 }
 
-/// What an item is called.
-fn label(item: &SelectItem) -> String {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => column_names::folded(alias),
-        SelectItem::UnnamedExpr(expr) => column_names::label_of(expr),
-        _ => String::new(),
-    }
-}
-
 /// Whether an expression reads a column of that name.
 fn reads(expr: &Expr, name: &str) -> bool {
     let is = |ident: &Ident| column_names::folded(ident) == name;
@@ -76,7 +67,7 @@ pub(crate) fn hidden_in(query: &mut Query, is_result: bool) {
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return };
     let mut hides = false;
     for item in &mut select.projection {
-        let name = label(item);
+        let name = column_names::label_of_item(item);
         let expr = match item {
             SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
             // `t.a::text` is called `a`, too.

@@ -3,12 +3,13 @@
 //! DataFusion unnests above the projection of the list, where what the list does not have is gone. So
 //! `SELECT unnest(a) FROM t ORDER BY t.b` orders a query that has `t.b` as well:
 //! `SELECT a AS unnest FROM (SELECT unnest(a) AS a, t.b AS b FROM t) ORDER BY b`. The values of one row stay in their
-//! order, as PostgreSQL sorts rows first: behind all else goes the number of each. A call in ORDER BY is one of the list.
+//! order, as PostgreSQL sorts rows first: behind all else goes the number of each. A call in ORDER BY is one of the
+//! list.
 
 use super::{
     aggregate_calls::calls,
     build::parsed_query,
-    column_names::{self, numbered},
+    column_names::{folded, label_of_item, numbered},
     set_returning::gives_rows,
 };
 use crate::{
@@ -61,7 +62,7 @@ fn with_hidden(query: &mut Query) -> Result<()> {
     let (mut inner, mut outer, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (at, item) in select.projection.iter().enumerate() {
         let Some(expr) = item_of(item) else { return Ok(()) };
-        let label = label(item);
+        let label = label_of_item(item);
         let below = quoted(&numbered(&label, at));
         let shown = if taken.insert(label.clone()) { quoted(&label) } else { below.clone() };
         inner.push(SelectItem::ExprWithAlias { expr: expr.clone(), alias: below.clone() });
@@ -80,10 +81,8 @@ fn with_hidden(query: &mut Query) -> Result<()> {
     }
     let number = quoted(&numbered("number", 0));
     let sets = quoted(&numbered("sets", 0));
-    let text = format!(
-        "SELECT 1 FROM (SELECT *, row_number() OVER () AS {number} FROM (SELECT 1) AS {sets}) AS {sets} ORDER BY {number}"
-    );
-    let around = parsed_query(&text)?;
+    let numbering = format!("SELECT *, row_number() OVER () AS {number} FROM (SELECT 1) AS {sets}");
+    let around = parsed_query(&format!("SELECT 1 FROM ({numbering}) AS {sets} ORDER BY {number}"))?;
     if let Some(OrderBy { kind: OrderByKind::Expressions(last), .. }) = around.order_by {
         orders.extend(last);
     }
@@ -116,14 +115,6 @@ fn item_of(item: &SelectItem) -> Option<&Expr> {
     }
 }
 
-fn label(item: &SelectItem) -> String {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => column_names::folded(alias),
-        SelectItem::UnnamedExpr(expr) => column_names::label_of(expr),
-        _ => String::new(),
-    }
-}
-
 fn has_wildcard(select: &Select) -> bool {
     select.projection.iter().any(|item| item_of(item).is_none())
 }
@@ -140,8 +131,8 @@ fn place_of(order: &Expr, select: &Select) -> Option<usize> {
             _ => None,
         },
         Expr::Identifier(name) => {
-            let name = column_names::folded(name);
-            select.projection.iter().position(|item| label(item) == name)
+            let name = folded(name);
+            select.projection.iter().position(|item| label_of_item(item) == name)
         }
         _ => None,
     };

@@ -10,7 +10,7 @@ use super::{
     aggregate_calls,
     build::{call, parsed_query},
     calls, column_names, counted_rows, counted_sets, documents, group_places, named_windows, order_by, ordered_sets,
-    overlaps, records, recursion, referenced_names, row_comparison, row_in_query, rows_of_sets, samples, set_returning,
+    overlaps, records, recursion, referenced_names, row_comparison, row_in_query, samples, set_returning,
     using_columns, values,
     walk::{Rule, Walk},
 };
@@ -43,11 +43,6 @@ pub static EXPAND: Walk = Walk {
             Ok(())
         }),
         Rule::new("counted sets", counted_sets::rewrite),
-        // Before the next, which would read these items below; those in a UNION have the rule of selects.
-        Rule::new("rows of sets", |query| match query.body.as_mut() {
-            SetExpr::Select(select) => rows_of_sets::rewrite(select),
-            _ => Ok(()),
-        }),
         // Needs items as the user wrote them.
         Rule::new("sets in ORDER BY", ordered_sets::rewrite),
         Rule::new("named windows in ORDER BY", named_windows::order_by),
@@ -72,9 +67,7 @@ pub static EXPAND: Walk = Walk {
     ],
     selects: &[
         Rule::new("named windows", named_windows::rewrite),
-        // Before `labels`: the columns have names.
-        Rule::new("rows of sets", rows_of_sets::rewrite),
-        // Before `labels`, too: items are grouped by as they were written.
+        // Before `labels`: items are grouped by as they were written.
         Rule::new("places in grouping sets", group_places::rewrite),
         // Before `labels`: it writes `*` out, whose columns have names.
         Rule::new("using_columns", using_columns::rewrite),
@@ -500,7 +493,6 @@ mod tests {
                 query: tables
                 query: referenced names
                 query: counted sets
-                query: rows of sets
                 query: sets in ORDER BY
                 query: named windows in ORDER BY
                 query: using_columns in ORDER BY
@@ -509,7 +501,6 @@ mod tests {
                 query: hidden order
                 query: order by labels
                 select: named windows
-                select: rows of sets
                 select: places in grouping sets
                 select: using_columns
                 select: labels

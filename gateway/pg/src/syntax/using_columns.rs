@@ -6,7 +6,7 @@
 //! query around for it: so the column is written out wherever the select names it. What cannot be written out is
 //! refused where the join is RIGHT or FULL.
 
-use super::{build::call, column_names, walk::finish};
+use super::{build::call, column_names::label_of_item, walk::finish};
 use crate::error::{Result, SqlError};
 use crate::ident::fold;
 use datafusion::sql::sqlparser::{
@@ -83,8 +83,7 @@ pub(crate) fn order_by(query: &mut Query) -> Result<()> {
     let outer: Vec<Merged> = merged(select)?.into_iter().filter(|column| column.outer).collect();
     let shown = |name: &Ident| {
         select.projection.iter().any(|item| match item {
-            SelectItem::UnnamedExpr(expr) => column_names::label_of(expr) == fold(name),
-            SelectItem::ExprWithAlias { alias, .. } => is_same(alias, name),
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. } => label_of_item(item) == fold(name),
             SelectItem::Wildcard(_) => true,
             _ => false,
         })
@@ -181,7 +180,7 @@ fn written_out(select: &Select, outer: &[&Merged]) -> Result<Vec<SelectItem>> {
 }
 
 /// The qualifier of the columns of a relation.
-fn name_of(factor: &TableFactor) -> Option<Ident> {
+pub(super) fn name_of(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
             Some(alias.name.clone())

@@ -1,13 +1,14 @@
-//! Intervals are compared by their length, as PostgreSQL does it: `1 mon` equals `30 days`. Numerics of the exact form,
-//! which differ in the digits that they show, are compared by their [`key`](numeric::key): `1.1` equals `1.10`. jsonb,
-//! which is text to Arrow, has keys too ([`jsonb_key`]).
+//! What is compared otherwise than Arrow compares it has a key, which stands in its place.
 //!
-//! Arrow compares months, then days, then the time. So wherever an interval is compared, sorted by, grouped or joined
-//! by, its length stands in its place ([`interval_micros`]): in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT
-//! ON, conditions of joins. What groups by an interval groups by its length, and shows the first interval of each
-//! group; `DISTINCT` is such a grouping; `min` and `max` are the first by length. Of arrays of intervals so are the
-//! items. The same holds for numerics and their keys, but that their bytes have an order, and for documents, of which
-//! texts without digits are equal where the documents are. It runs when types are settled. Beside that it orders arrays
+//! An interval has its length ([`interval_micros`]), as in PostgreSQL: `1 mon` equals `30 days`, where Arrow compares
+//! months, then days, then the time. A numeric of the exact form has the key that numbers of other digits have too
+//! ([`key`](numeric::key)): `1.1` equals `1.10`. A jsonb, which is text to Arrow, has [`jsonb_key`]. Arrays of intervals
+//! and numerics have those of their items.
+//!
+//! The key stands in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT ON and conditions of joins. What groups by
+//! such a value groups by its key, and shows the first value of each group; `DISTINCT` is such a grouping; `min` and
+//! `max` are the first by key. The bytes of numerics have an order, so that some of it is left out for them; documents
+//! without digits are equal where their texts are. The rule runs when types are settled. Beside that it orders arrays
 //! ([`array_order`]).
 
 use crate::{
@@ -45,11 +46,11 @@ use std::sync::Arc;
 
 /// The rule.
 #[derive(Debug)]
-pub struct IntervalOrder;
+pub struct OrderKeys;
 
-impl AnalyzerRule for IntervalOrder {
+impl AnalyzerRule for OrderKeys {
     fn name(&self) -> &str {
-        "interval_lengths"
+        "order_keys"
     }
 
     fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
@@ -62,8 +63,8 @@ impl AnalyzerRule for IntervalOrder {
     }
 }
 
-/// Whether it is an interval, an array of them, or a document.
-fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
+/// Whether it is compared by a key.
+fn has_key(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data| has_length(&data)) || is_document(expr, schema)
 }
 
@@ -87,8 +88,8 @@ fn has_own_text(expr: &Expr) -> bool {
     }
 }
 
-/// The length of an interval; another expression as it is.
-fn length(expr: Expr, schema: &DFSchema) -> Expr {
+/// What an expression is compared by: a key, or itself.
+fn compared_by(expr: Expr, schema: &DFSchema) -> Expr {
     if is_document(&expr, schema) {
         return document(expr);
     }
@@ -107,31 +108,31 @@ fn is_exact(expr: &Expr, schema: &DFSchema) -> bool {
 /// Functions that look for items of an array: for one, or for those of another.
 const SEARCHED: [&str; 3] = ["array_has", "array_has_all", "array_has_any"];
 
-/// The length of one side of a comparison. That of the least or the greatest item of an array, which `> ANY` is
+/// What one side of a comparison is compared by. That of the least or the greatest item of an array, which `> ANY` is
 /// compared with, is the least or the greatest of the lengths.
 fn extreme(expr: Expr, schema: &DFSchema) -> Expr {
     match expr {
         Expr::ScalarFunction(mut call) if matches!(call.func.name(), "array_min" | "array_max") => {
-            lengths(&mut call.args, schema);
+            keys(&mut call.args, schema);
             Expr::ScalarFunction(call)
         }
-        other => length(other, schema),
+        other => compared_by(other, schema),
     }
 }
 
-fn lengths(exprs: &mut [Expr], schema: &DFSchema) -> bool {
+fn keys(exprs: &mut [Expr], schema: &DFSchema) -> bool {
     let mut any = false;
-    for expr in exprs.iter_mut().filter(|expr| is_interval(expr, schema)) {
-        *expr = length(std::mem::take(expr), schema);
+    for expr in exprs.iter_mut().filter(|expr| has_key(expr, schema)) {
+        *expr = compared_by(std::mem::take(expr), schema);
         any = true;
     }
     any
 }
 
-fn sort_lengths(orders: &mut [SortExpr], schema: &DFSchema) -> bool {
+fn sort_keys(orders: &mut [SortExpr], schema: &DFSchema) -> bool {
     let mut any = false;
-    for order in orders.iter_mut().filter(|order| is_interval(&order.expr, schema)) {
-        order.expr = length(std::mem::take(&mut order.expr), schema);
+    for order in orders.iter_mut().filter(|order| has_key(&order.expr, schema)) {
+        order.expr = compared_by(std::mem::take(&mut order.expr), schema);
         any = true;
     }
     any
@@ -150,7 +151,7 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             // Which of equal values is first does not matter where nothing is ordered after them.
             let last = usize::from(expr.last().is_some_and(|order| is_exact(&order.expr, &schema)));
             let ordered = expr.len() - last;
-            let is = sort_lengths(&mut expr[..ordered], &schema);
+            let is = sort_keys(&mut expr[..ordered], &schema);
             (LogicalPlan::Sort(Sort { expr, input, fetch }), is)
         }
         LogicalPlan::Join(Join {
@@ -166,9 +167,9 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }) => {
             let mut is = false;
             for (ours, theirs) in &mut on {
-                if is_interval(ours, left.schema()) && is_interval(theirs, right.schema()) {
-                    *ours = length(std::mem::take(ours), left.schema());
-                    *theirs = length(std::mem::take(theirs), right.schema());
+                if has_key(ours, left.schema()) && has_key(theirs, right.schema()) {
+                    *ours = compared_by(std::mem::take(ours), left.schema());
+                    *theirs = compared_by(std::mem::take(theirs), right.schema());
                     is = true;
                 }
             }
@@ -182,29 +183,29 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             input,
             schema: of,
         })) => {
-            let mut is = lengths(&mut on_expr, &schema);
-            is |= sort_expr.as_mut().is_some_and(|orders| sort_lengths(orders, &schema));
+            let mut is = keys(&mut on_expr, &schema);
+            is |= sort_expr.as_mut().is_some_and(|orders| sort_keys(orders, &schema));
             let node = DistinctOn { on_expr, select_expr, sort_expr, input, schema: of };
             (LogicalPlan::Distinct(Distinct::On(node)), is)
         }
-        LogicalPlan::Distinct(Distinct::All(input)) if has_interval(input.schema()) => {
+        LogicalPlan::Distinct(Distinct::All(input)) if any_has_key(input.schema()) => {
             let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
             let grouped = LogicalPlanBuilder::from(input).aggregate(columns, Vec::<Expr>::new())?.build()?;
             let LogicalPlan::Aggregate(aggregate) = grouped else { return Ok(Transformed::yes(grouped)) };
-            (grouped_by_length(aggregate)?, true)
+            (grouped_by_keys(aggregate)?, true)
         }
         // A distinct query below may be grouped by now, and what is shown of a group may be NULL as far as is known.
-        LogicalPlan::Union(union) if has_interval(&union.schema) => {
+        LogicalPlan::Union(union) if any_has_key(&union.schema) => {
             let union = Union::try_new_with_loose_types(union.inputs)?;
             (LogicalPlan::Union(union), true)
         }
-        LogicalPlan::Aggregate(aggregate) if groups_by_interval(&aggregate) => (grouped_by_length(aggregate)?, true),
+        LogicalPlan::Aggregate(aggregate) if groups_by_keys(&aggregate) => (grouped_by_keys(aggregate)?, true),
         other => (other, false),
     };
     Ok(if was || is { Transformed::yes(plan) } else { Transformed::no(plan) })
 }
 
-fn has_interval(schema: &DFSchema) -> bool {
+fn any_has_key(schema: &DFSchema) -> bool {
     schema.fields().iter().any(|field| has_length(field.data_type()) || json::kind(field) == Some("jsonb"))
 }
 
@@ -237,15 +238,15 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
+            if compares(op) && has_key(&left, schema) && has_key(&right, schema) =>
         {
             let (left, right) = (Box::new(extreme(*left, schema)), Box::new(extreme(*right, schema)));
             Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
         }
         Expr::ScalarFunction(mut call)
-            if SEARCHED.contains(&call.func.name()) && call.args.iter().take(2).all(|arg| is_interval(arg, schema)) =>
+            if SEARCHED.contains(&call.func.name()) && call.args.iter().take(2).all(|arg| has_key(arg, schema)) =>
         {
-            lengths(&mut call.args[..2], schema);
+            keys(&mut call.args[..2], schema);
             Transformed::yes(Expr::ScalarFunction(call))
         }
         Expr::InList(mut list) if is_document(&list.expr, schema) => {
@@ -257,47 +258,47 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Transformed::yes(Expr::InList(list))
         }
-        Expr::InList(mut list) if is_interval(&list.expr, schema) => {
-            list.expr = Box::new(length(*list.expr, schema));
-            lengths(&mut list.list, schema);
+        Expr::InList(mut list) if has_key(&list.expr, schema) => {
+            list.expr = Box::new(compared_by(*list.expr, schema));
+            keys(&mut list.list, schema);
             Transformed::yes(Expr::InList(list))
         }
-        Expr::Between(mut between) if is_interval(&between.expr, schema) => {
+        Expr::Between(mut between) if has_key(&between.expr, schema) => {
             let is_document = is_document(&between.expr, schema);
             for side in [&mut between.expr, &mut between.low, &mut between.high] {
                 let of = std::mem::take(side.as_mut());
-                **side = if is_document { document(of) } else { length(of, schema) };
+                **side = if is_document { document(of) } else { compared_by(of, schema) };
             }
             Transformed::yes(Expr::Between(between))
         }
-        Expr::Case(mut case) if case.expr.as_ref().is_some_and(|of| is_interval(of, schema)) => {
+        Expr::Case(mut case) if case.expr.as_ref().is_some_and(|of| has_key(of, schema)) => {
             let is_document = case.expr.as_ref().is_some_and(|of| is_document(of, schema));
-            let compared = |of: Expr| if is_document { document(of) } else { length(of, schema) };
+            let compared = |of: Expr| if is_document { document(of) } else { compared_by(of, schema) };
             case.expr = case.expr.map(|of| Box::new(compared(*of)));
             for (when, _) in &mut case.when_then_expr {
                 **when = compared(std::mem::take(when));
             }
             Transformed::yes(Expr::Case(case))
         }
-        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_interval(&expr, schema) => {
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) if has_key(&expr, schema) => {
             let item = subquery.subquery.schema().columns().into_iter().next().map(Expr::Column);
-            let item = item.map(|item| length(item, subquery.subquery.schema()));
+            let item = item.map(|item| compared_by(item, subquery.subquery.schema()));
             let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery)).project(item)?.build()?;
             let subquery = Subquery { subquery: Arc::new(plan), ..subquery };
-            let expr = Box::new(length(*expr, schema));
+            let expr = Box::new(compared_by(*expr, schema));
             Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated }))
         }
         Expr::AggregateFunction(call) => aggregated(call, schema)?,
         Expr::WindowFunction(mut call) => {
-            let mut is = lengths(&mut call.params.partition_by, schema);
-            is |= sort_lengths(&mut call.params.order_by, schema);
+            let mut is = keys(&mut call.params.partition_by, schema);
+            is |= sort_keys(&mut call.params.order_by, schema);
             if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
                 && matches!(function.name(), "min" | "max")
                 && call
                     .params
                     .args
                     .iter()
-                    .any(|arg| is_interval(arg, schema) && !is_exact(arg, schema) && !is_document(arg, schema))
+                    .any(|arg| has_key(arg, schema) && !is_exact(arg, schema) && !is_document(arg, schema))
             {
                 let what = format!("{} of intervals as a window function", function.name());
                 let error = crate::error::SqlError::unsupported(what);
@@ -311,7 +312,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// `min`, `max` and `count(DISTINCT …)` of intervals; of others, their ORDER BY.
 fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let mut is = sort_lengths(&mut call.params.order_by, schema);
+    let mut is = sort_keys(&mut call.params.order_by, schema);
     let is_extreme = matches!(call.func.name(), "min" | "max");
     match call.params.args.as_mut_slice() {
         [of] if is_exact(of, schema) && (is_extreme || EXACT_DISTINCT.contains(&call.func.name())) => {}
@@ -320,20 +321,20 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
             *of = trim().call(vec![std::mem::take(of)]);
             is = true;
         }
-        [of] if is_extreme && is_interval(of, schema) && !is_document(of, schema) => {
+        [of] if is_extreme && has_key(of, schema) && !is_document(of, schema) => {
             let least = call.func.name() != max_udaf().name();
-            let by = SortExpr { expr: length(of.clone(), schema), asc: least, nulls_first: false };
+            let by = SortExpr { expr: compared_by(of.clone(), schema), asc: least, nulls_first: false };
             let AggregateFunctionParams { args, filter, .. } = call.params;
             let params =
                 AggregateFunctionParams { args, distinct: false, filter, order_by: vec![by], null_treatment: None };
             call = AggregateFunction { func: first_value_udaf(), params };
             is = true;
         }
-        [of] if call.params.distinct && call.func.name() == "count" && is_interval(of, schema) => {
-            *of = length(std::mem::take(of), schema);
+        [of] if call.params.distinct && call.func.name() == "count" && has_key(of, schema) => {
+            *of = compared_by(std::mem::take(of), schema);
             is = true;
         }
-        all if call.params.distinct && all.iter().any(|of| is_interval(of, schema) && !is_document(of, schema)) => {
+        all if call.params.distinct && all.iter().any(|of| has_key(of, schema) && !is_document(of, schema)) => {
             let error = crate::error::SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
             return Err(datafusion::error::DataFusionError::External(Box::new(error)));
         }
@@ -346,16 +347,16 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
 /// Aggregates that tell equal numerics themselves.
 const EXACT_DISTINCT: [&str; 6] = ["sum", "avg", "stddev", "stddev_pop", "var", "var_pop"];
 
-fn groups_by_interval(aggregate: &Aggregate) -> bool {
+fn groups_by_keys(aggregate: &Aggregate) -> bool {
     let schema = aggregate.input.schema();
     aggregate.group_expr.iter().any(|by| match by {
-        Expr::GroupingSet(set) => set.distinct_expr().into_iter().any(|by| is_interval(by, schema)),
-        by => is_interval(by, schema),
+        Expr::GroupingSet(set) => set.distinct_expr().into_iter().any(|by| has_key(by, schema)),
+        by => has_key(by, schema),
     })
 }
 
-/// The aggregation by lengths, below a projection of what it had.
-fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
+/// The aggregation by keys, below a projection of what it had.
+fn grouped_by_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
     let Aggregate { input, mut group_expr, mut aggr_expr, schema, .. } = aggregate;
     let aggregates = aggr_expr.len();
     // What is grouped by, each once: of grouping sets it is what all of them have, and the set's number comes behind.
@@ -370,7 +371,7 @@ fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
     };
     let mut places: Vec<usize> = (0..groups + aggregates).collect();
     let mut lengths: Vec<(Expr, Expr)> = Vec::new();
-    for (at, of) in keys.iter().enumerate().filter(|(_, by)| is_interval(by, input.schema())) {
+    for (at, of) in keys.iter().enumerate().filter(|(_, by)| has_key(by, input.schema())) {
         let params = AggregateFunctionParams {
             args: vec![of.clone()],
             distinct: false,
@@ -381,18 +382,18 @@ fn grouped_by_length(aggregate: Aggregate) -> Result<LogicalPlan> {
         let first = Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params });
         places[at] = groups + aggr_expr.len();
         aggr_expr.push(first.alias(format!("\u{1}first{at}")));
-        lengths.push((of.clone(), length(of.clone(), input.schema()).alias(format!("\u{1}length{at}"))));
+        lengths.push((of.clone(), compared_by(of.clone(), input.schema()).alias(format!("\u{1}length{at}"))));
     }
-    let by_length = |by: &mut Expr| {
+    let by_key = |by: &mut Expr| {
         if let Some((_, length)) = lengths.iter().find(|(of, _)| of == by) {
             *by = length.clone();
         }
     };
     for by in &mut group_expr {
         match by {
-            Expr::GroupingSet(GroupingSet::Rollup(all) | GroupingSet::Cube(all)) => all.iter_mut().for_each(by_length),
-            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter_mut().flatten().for_each(by_length),
-            by => by_length(by),
+            Expr::GroupingSet(GroupingSet::Rollup(all) | GroupingSet::Cube(all)) => all.iter_mut().for_each(by_key),
+            Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter_mut().flatten().for_each(by_key),
+            by => by_key(by),
         }
     }
     let grouped = Aggregate::try_new(input, group_expr, aggr_expr)?;
