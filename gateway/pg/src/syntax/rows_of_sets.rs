@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 pub const ALL: &str = "\u{1}*";
 
 /// Functions whose rows drivers ask for by one column, which are values of their own
-/// ([`set_returning`](super::set_returning)).
+/// ([`set_returning`]).
 const VALUES: [&str; 2] = ["_pg_expandarray", "aclexplode"];
 
 /// Rewrites the items of a select.
