@@ -43,9 +43,14 @@ pub(crate) fn encode(cells: &[Cell], number_of: impl Fn(&FamilyName) -> u32) -> 
 /// The head of a cell of a column, for [`put_row`]: its family and qualifier.
 pub(crate) fn column_head(family: u32, qualifier: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(qualifier.len() + 4);
-    put_varint(&mut head, (u64::from(family) << 2) | SAME_TIMESTAMP);
-    put_bytes(&mut head, qualifier);
+    put_column_head(&mut head, family, qualifier);
     head
+}
+
+/// Appends a [head](column_head).
+pub(crate) fn put_column_head(out: &mut Vec<u8>, family: u32, qualifier: &[u8]) {
+    put_varint(out, (u64::from(family) << 2) | SAME_TIMESTAMP);
+    put_bytes(out, qualifier);
 }
 
 /// Appends a row whose cells have one timestamp, each in its own column: the column's [head](column_head) and the

@@ -43,6 +43,16 @@ impl Buffer {
         Self { room, ..Self::default() }
     }
 
+    /// The bytes that are expected.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Expects so many bytes from the next row on that is the first one.
+    pub(super) fn set_room(&mut self, room: usize) {
+        self.room = room;
+    }
+
     /// Adds a row; `encode` appends its cells.
     ///
     /// # Errors

@@ -26,7 +26,6 @@ use crate::{
 };
 use bytes::Bytes;
 use std::{
-    borrow::Cow,
     ops::Range,
     sync::{
         Arc,
@@ -34,6 +33,10 @@ use std::{
     },
     thread, vec,
 };
+
+/// Bytes after which a buffer is full as long as buffers ascend: they become segments while later rows come, so that
+/// little is left to be written at the end.
+const ASCENDING_BYTES_MAX: usize = 4 << 20;
 
 /// The state of a load; used by one thread at a time.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ pub(super) struct Loader {
     /// Stamp of the cells, in microseconds.
     stamp: i64,
     buffer: Buffer,
-    /// Bytes after which a buffer is full: there may be two.
+    /// Bytes after which a buffer that becomes a run is full: there may be two.
     buffer_bytes: usize,
     /// Rows after everything that was written, until the following rows are known.
     pending: Option<Sorted>,
@@ -119,7 +122,7 @@ impl WholeFamily {
     fn put<'a>(&self, columns: &'a [Column], values: &[Option<&'a [u8]>], out: &mut Cells<'a>) -> Result<()> {
         let mut own = columns[self.own.clone()].iter().zip(&self.qualifiers).peekable();
         let put_own = |column: &'a Column, out: &mut Cells<'a>| {
-            out.extend(values[column.at].map(|value| (Cow::Borrowed(&column.head[..]), value)));
+            out.all.extend(values[column.at].map(|value| (Head::Known(&column.head), value)));
         };
         for (qualifier, value) in load::cells_of(values[self.at].unwrap_or_default())? {
             while let Some((column, _)) = own.next_if(|(_, before)| before.as_ref() < qualifier) {
@@ -128,7 +131,9 @@ impl WholeFamily {
             if own.peek().is_some_and(|(_, next)| next.as_ref() == qualifier) {
                 return Err(Error::Invalid("a cell of a family is one of a column of its own, too".into()));
             }
-            out.push((Cow::Owned(cells::column_head(self.number, qualifier)), value));
+            let start = out.heads.len();
+            cells::put_column_head(&mut out.heads, self.number, qualifier);
+            out.all.push((Head::Made(start..out.heads.len()), value));
         }
         own.for_each(|(column, _)| put_own(column, out));
         Ok(())
@@ -144,21 +149,42 @@ fn cells_of_row<'a>(
     if families.is_empty() {
         return Ok(None);
     }
-    let (mut all, mut next) = (Vec::with_capacity(values.len()), 0);
-    let put = |columns: &'a [Column], all: &mut Cells<'a>| {
-        all.extend(columns.iter().filter_map(|column| Some((Cow::Borrowed(&column.head[..]), values[column.at]?))));
+    let (mut cells, mut next) = (Cells::default(), 0);
+    let put = |columns: &'a [Column], cells: &mut Cells<'a>| {
+        cells.all.extend(columns.iter().filter_map(|column| Some((Head::Known(&column.head), values[column.at]?))));
     };
     for family in families {
-        put(&columns[next..family.own.start], &mut all);
-        family.put(columns, values, &mut all)?;
+        put(&columns[next..family.own.start], &mut cells);
+        family.put(columns, values, &mut cells)?;
         next = family.own.end;
     }
-    put(&columns[next..], &mut all);
-    Ok(Some(all))
+    put(&columns[next..], &mut cells);
+    Ok(Some(cells))
 }
 
 /// The cells of a row: heads and values, in order.
-type Cells<'a> = Vec<(Cow<'a, [u8]>, &'a [u8])>;
+#[derive(Default)]
+struct Cells<'a> {
+    all: Vec<(Head<'a>, &'a [u8])>,
+    /// The heads that were made for this row.
+    heads: Vec<u8>,
+}
+
+/// The head of a cell.
+enum Head<'a> {
+    Known(&'a [u8]),
+    /// Where it lies among those that were made.
+    Made(Range<usize>),
+}
+
+impl Cells<'_> {
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.all.iter().map(|(head, value)| match head {
+            Head::Known(head) => (*head, *value),
+            Head::Made(range) => (&self.heads[range.clone()], *value),
+        })
+    }
+}
 
 impl Loader {
     /// Begins a load of a table.
@@ -199,7 +225,7 @@ impl Loader {
             columns,
             families,
             stamp,
-            buffer: Buffer::with_room(buffer_bytes),
+            buffer: Buffer::with_room(buffer_bytes.min(ASCENDING_BYTES_MAX)),
             buffer_bytes,
             pending: None,
             runs,
@@ -222,13 +248,13 @@ impl Loader {
             let all = cells_of_row(&self.columns, &self.families, &values)?;
             self.buffer.push(row.number(), row.key(), |out| {
                 if let Some(all) = &all {
-                    cells::put_row(out, self.stamp, all.iter().map(|(head, value)| (head.as_ref(), *value)));
+                    cells::put_row(out, self.stamp, all.iter());
                     return;
                 }
                 let cells = self.columns.iter().filter_map(|column| Some((&column.head[..], values[column.at]?)));
                 cells::put_row(out, self.stamp, cells);
             })?;
-            if self.buffer.bytes() >= self.buffer_bytes {
+            if self.buffer.bytes() >= self.buffer.room() {
                 self.turn()?;
             }
         }
@@ -250,6 +276,7 @@ impl Loader {
             (before, false) => {
                 // The open segment will not grow any more.
                 self.output.cut()?;
+                self.buffer.set_room(self.buffer_bytes);
                 before.map_or(Ok(()), |before| self.runs.add(&before))?;
                 self.runs.add(&sorted)
             }

@@ -13,7 +13,7 @@ use crate::{
 };
 use arrow::{
     array::{Array, ArrayBuilder, ArrayRef, BinaryBuilder, Int64Builder, new_null_array},
-    datatypes::Field,
+    datatypes::{DataType, Field},
 };
 use bytes::Bytes;
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
@@ -250,11 +250,16 @@ impl Columns {
         });
         let mut columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(Int64Builder::finish(&mut self.timestamps))];
         columns.extend(parts);
+        // Nearly all cells have the row's timestamp: the columns of others share their nulls.
+        let mut no_timestamps: Option<ArrayRef> = None;
         for (column, nan) in self.shredded.iter_mut().zip(&mut self.nan) {
             let values = column.values.finish(rows);
             *nan |= kind::has_nan(&values);
             columns.push(values);
-            columns.push(column.timestamps.finish(rows));
+            columns.push(match column.timestamps.is_empty() {
+                true => no_timestamps.get_or_insert_with(|| new_null_array(&DataType::Int64, rows)).clone(),
+                false => column.timestamps.finish(rows),
+            });
         }
         for column in self.overflow.iter_mut().chain([&mut self.side]) {
             column.append_nulls(rows - column.len());

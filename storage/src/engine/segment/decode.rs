@@ -31,6 +31,11 @@ use std::{iter::Peekable, ops::Range, sync::Arc};
 /// Bytes of a remote file that are read ahead, plus at most one page.
 pub(super) const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
+/// Shredded columns of a family from which on rows may be sparse.
+const SPARSE_COLUMNS_MIN: usize = 8;
+/// Rows are sparse that have no more than one in so many of the columns.
+const SPARSE_ONE_IN: usize = 4;
+
 /// A row group being read.
 pub(super) enum Reading {
     /// Many rows, or whole columns: with Parquet's reader.
@@ -161,6 +166,7 @@ pub(super) struct Decoded {
 struct DecodedFamily {
     number: u32,
     shredded: Vec<DecodedColumn>,
+    present: Option<Present>,
     overflow: Option<Slices>,
     wanted: SelectedColumns,
 }
@@ -170,6 +176,49 @@ struct DecodedColumn {
     qualifier: Bytes,
     values: Slices,
     timestamps: Option<(ScalarBuffer<i64>, Option<NullBuffer>)>,
+}
+
+/// Which of a family's shredded columns each row has, where most rows lack most of them: looking into each column for
+/// each row would take longer than all else.
+#[derive(Debug)]
+struct Present {
+    /// Where the columns of each row end.
+    ends: Vec<u32>,
+    /// The columns of the rows, each row's in order.
+    columns: Vec<u16>,
+}
+
+impl Present {
+    /// `None` where rows have many of the columns, or these are few.
+    fn new(rows: usize, columns: &[DecodedColumn]) -> Option<Self> {
+        if columns.len() < SPARSE_COLUMNS_MIN {
+            return None;
+        }
+        let given: usize = columns.iter().map(|column| column.values.count(rows)).sum();
+        if given * SPARSE_ONE_IN > rows * columns.len() {
+            return None;
+        }
+        let mut ends = vec![0_u32; rows];
+        columns.iter().for_each(|column| column.values.each_row(rows, |row| ends[row] += 1));
+        let mut before = 0;
+        for end in &mut ends {
+            // Where the next column of the row goes.
+            before += std::mem::replace(end, before);
+        }
+        let mut of_rows = vec![0; given];
+        for (at, column) in (0_u16..).zip(columns) {
+            column.values.each_row(rows, |row| {
+                of_rows[ends[row] as usize] = at;
+                ends[row] += 1;
+            });
+        }
+        Some(Self { ends, columns: of_rows })
+    }
+
+    fn of_row(&self, row: usize) -> &[u16] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.columns[start as usize..self.ends[row] as usize]
+    }
 }
 
 /// A cell, each part with the memory that it lies in.
@@ -206,7 +255,8 @@ impl Decoded {
                     shredded.push(DecodedColumn { qualifier: column.qualifier.clone(), values, timestamps });
                 }
                 let (number, wanted) = (family.number, family.wanted.clone());
-                families.push(DecodedFamily { number, shredded, overflow: None, wanted });
+                let present = Present::new(batch.rows, &shredded);
+                families.push(DecodedFamily { number, shredded, present, overflow: None, wanted });
             }
             for (family, projected) in families.iter_mut().zip(&projection.families) {
                 if projected.overflow {
@@ -268,7 +318,10 @@ impl Decoded {
             let (qualifier, value) = ((overflow, cell.qualifier), (overflow, cell.value));
             give(Found { family: number, qualifier, timestamp: cell.timestamp, value });
         };
-        for column in &family.shredded {
+        let present = family.present.as_ref().map(|present| present.of_row(row));
+        let columns = present.map_or(family.shredded.len(), <[u16]>::len);
+        for at in 0..columns {
+            let column = &family.shredded[present.map_or(at, |present| present[at].into())];
             let Some(value) = column.values.get(row) else { continue };
             // Cells of the column itself are older versions.
             while let Some(cell) = rest.next_if(|cell| *cell.qualifier < *column.qualifier) {

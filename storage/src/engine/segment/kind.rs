@@ -162,6 +162,11 @@ impl Values {
         }
     }
 
+    /// Whether no row was set since the last [`finish`](Self::finish).
+    pub(super) fn is_empty(&self) -> bool {
+        each!(self, builder => builder.is_empty())
+    }
+
     /// Appends NULLs for unset rows below `row`.
     pub(super) fn pad(&mut self, row: usize) {
         each!(self, builder => {
@@ -271,6 +276,19 @@ impl Slices {
             _ => return None,
         };
         Some(Self { bytes, offsets, nulls })
+    }
+
+    /// How many of the rows have a value.
+    pub(super) fn count(&self, rows: usize) -> usize {
+        rows - self.nulls.as_ref().map_or(0, NullBuffer::null_count)
+    }
+
+    /// Calls a function with each of the rows that has a value, in order.
+    pub(super) fn each_row(&self, rows: usize, call: impl FnMut(usize)) {
+        match &self.nulls {
+            Some(nulls) => nulls.valid_indices().for_each(call),
+            None => (0..rows).for_each(call),
+        }
     }
 
     /// The bytes of the row's value, and the memory that they lie in; `None` for NULL.

@@ -19,7 +19,7 @@ use crate::{
 use bytes::Bytes;
 use model::{FAMILIES, Memory, Rows as ModelRows, caches, deletion_vectors_of, encode, rows, shape, small, write};
 use proptest::prelude::*;
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 /// Whole rows, in order.
 fn whole(segment: &Arc<Segment>) -> Vec<(Vec<u8>, Bytes)> {
@@ -54,6 +54,35 @@ fn ranges_of(marks: &[u32], rows: Position) -> Vec<Range<Position>> {
     let mut marks: Vec<Position> = marks.iter().map(|mark| mark % (rows + 1)).collect();
     marks.sort_unstable();
     marks.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+#[test]
+fn rows_with_few_of_many_columns_come_back() {
+    let row = |row: u32| {
+        let columns: BTreeSet<u32> = [row % 97, row * 7 % 97, 5].into_iter().take(row as usize % 4).collect();
+        let cell = |column: &u32| (0, format!("c{column:02}").into_bytes(), 1_000, vec![row as u8; 3]);
+        let mut cells: Vec<_> = columns.iter().map(cell).collect();
+        cells.push((1, b"x".to_vec(), 1_000, Vec::new()));
+        (row.to_be_bytes().to_vec(), cells)
+    };
+    let rows: ModelRows = (0..900).map(row).collect();
+    let segment = write(&Memory::new(), &shape(&rows, false), small(true), &rows);
+    assert!(segment.load().unwrap().footer.columns.len() > 90);
+    assert_eq!(whole(&segment), encode(&rows));
+    let wanted: Vec<Bytes> = ["c05", "c31"].map(Bytes::from).into();
+    let request = RowsRequest {
+        ranges: vec![0..segment.meta().rows],
+        dead: DeletionVector::default(),
+        wanted: vec![SelectedFamily { family: FAMILIES[0].0, columns: SelectedColumns::These(wanted.clone()) }],
+        older: true,
+        reversed: false,
+        rows_soon: 1_000,
+        decoded_bytes: DECODED_BYTES_TARGET,
+    };
+    for (found, (_, encoded)) in read(&segment, request).iter().zip(encode(&rows)) {
+        let expected = stored(&encoded).into_iter().filter(|cell| wanted.contains(&cell.qualifier));
+        assert_eq!(found.1, expected.collect::<Vec<_>>());
+    }
 }
 
 proptest! {
