@@ -92,14 +92,13 @@ fn cells(family: &Family, scan: &Scan, now_micros: i64, columns: Vec<RowFilter>)
     Some(convert::chain(steps))
 }
 
-/// A living cell of a family, if a row has one: the newest of some column.
+/// A living cell of a family, if a row has one: its first, or, where a rule goes by age, the newest of some column.
 fn life(name: &FamilyName, family: &Family, now_micros: i64) -> Option<RowFilter> {
-    let mut steps = vec![convert::family(name.as_str()), convert::newest(1)];
+    // Without an age the newest cell of every column lives, so that the first cell of the family does.
+    let Some(age) = family.gc.age_max_micros() else { return Some(convert::family(name.as_str())) };
+    let young = since(now_micros.saturating_sub(age))?;
     // The newest cell of a column goes by its age alone.
-    if let Some(age) = family.gc.age_max_micros() {
-        steps.push(convert::at(since(now_micros.saturating_sub(age))?));
-    }
-    Some(convert::chain(steps))
+    Some(convert::chain(vec![convert::family(name.as_str()), convert::newest(1), convert::at(young)]))
 }
 
 fn since(micros: i64) -> Option<ApiRange> {
