@@ -195,19 +195,22 @@ fn lists() -> [RowFunction; 3] {
     [
         strict("json_member_keys", 1..=1, returns_texts, |call| {
             Ok(scalar_function::text_list(members(call)?.into_iter().map(|(key, _)| Some(key))))
-        }),
+        })
+        .with_columns(columns::member_keys),
         strict(
             "json_member_values",
             1..=1,
             |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
             |call| Ok(typed_list(call, members(call)?.into_iter().map(|(_, value)| Some(value)))),
-        ),
+        )
+        .with_columns(columns::member_values),
         strict("json_member_texts", 1..=1, returns_texts, |call| {
             let members = members(call)?;
             let texts =
                 members.iter().map(|(_, value)| Ok(scan::content(value).map_err(external)?.map(Cow::into_owned)));
             Ok(scalar_function::text_list(texts.collect::<Result<Vec<_>>>()?))
-        }),
+        })
+        .with_columns(columns::member_texts),
     ]
 }
 

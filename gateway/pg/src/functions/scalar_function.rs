@@ -51,8 +51,8 @@ pub struct Call<'a> {
 
 type Returns = fn(&[FieldRef]) -> Result<FieldRef>;
 type Run = fn(&Call) -> Result<ScalarValue>;
-/// Computes a whole column, if it can of these arguments.
-pub type RunOnColumns = fn(&[ColumnarValue], Option<&CancelFlag>) -> Result<Option<ArrayRef>>;
+/// Computes a whole column of a type, if it can of these arguments.
+pub type RunOnColumns = fn(&[ColumnarValue], &DataType, Option<&CancelFlag>) -> Result<Option<ArrayRef>>;
 type RunOnValues = Box<dyn Fn(&[ScalarValue], &ConfigOptions) -> Result<ScalarValue> + Send + Sync>;
 
 /// The type of a result.
@@ -206,8 +206,9 @@ impl ScalarUDFImpl for RowFunction {
         self.returned(arguments.arg_fields)
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let (returns, cancelled) = (arguments.return_field.data_type(), CancelFlag::within(&arguments.config_options));
         if let Some(run) = self.columns
-            && let Some(results) = run(&arguments.args, CancelFlag::within(&arguments.config_options))?
+            && let Some(results) = run(&arguments.args, returns, cancelled)?
         {
             return Ok(ColumnarValue::Array(results));
         }

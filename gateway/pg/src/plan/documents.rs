@@ -27,7 +27,7 @@ const MARKS: [(&str, &str); 2] = [("json", "keyspan_json"), ("jsonb", "keyspan_j
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     let mark = |(kind, name): (&str, &'static str)| -> RowFunction {
         let returns = if kind == "json" { a_json } else { a_jsonb };
-        variadic(name, 1, returns, |call| Ok(call.values[0].clone())).with_columns(|values, _| match values {
+        variadic(name, 1, returns, |call| Ok(call.values[0].clone())).with_columns(|values, _, _| match values {
             [datafusion::logical_expr::ColumnarValue::Array(array)] if *array.data_type() == DataType::Utf8View => {
                 Ok(Some(Arc::clone(array)))
             }

@@ -1,12 +1,16 @@
-//! `json -> key`, `json ->> key` and `jsonb ? key` of a column of documents and one key: what queries of maps spend
-//! their time in. A document is looked through where it lies.
+//! `json -> key`, `json ->> key` and `jsonb ? key` of a column of documents and one key, and the lists of members that
+//! `jsonb_each` and its kin give: what queries of maps spend their time in. A document is looked through where it lies.
 
 use super::scan;
 use crate::{
     cancel_flag::CancelFlag,
     error::{Result as SqlResult, SqlError},
 };
-use arrow::array::{Array, ArrayRef, AsArray, BooleanBuilder, StringViewArray, StringViewBuilder};
+use arrow::{
+    array::{Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, ListArray, StringViewArray, StringViewBuilder},
+    buffer::OffsetBuffer,
+    datatypes::DataType,
+};
 use datafusion::{
     error::{DataFusionError, Result},
     logical_expr::ColumnarValue,
@@ -14,7 +18,11 @@ use datafusion::{
 use std::sync::Arc;
 
 /// `->`
-pub(super) fn get(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>) -> Result<Option<ArrayRef>> {
+pub(super) fn get(
+    arguments: &[ColumnarValue],
+    _: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
     texts(arguments, cancelled, |part, values| {
         values.append_option(part);
         Ok(())
@@ -22,7 +30,11 @@ pub(super) fn get(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>) -
 }
 
 /// `->>`
-pub(super) fn get_text(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>) -> Result<Option<ArrayRef>> {
+pub(super) fn get_text(
+    arguments: &[ColumnarValue],
+    _: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
     texts(arguments, cancelled, |part, values| {
         values.append_option(part.map(scan::content).transpose()?.flatten());
         Ok(())
@@ -30,7 +42,11 @@ pub(super) fn get_text(arguments: &[ColumnarValue], cancelled: Option<&CancelFla
 }
 
 /// `?`
-pub(super) fn exists(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>) -> Result<Option<ArrayRef>> {
+pub(super) fn exists(
+    arguments: &[ColumnarValue],
+    _: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
     let Some((documents, key)) = column_and_key(arguments) else { return Ok(None) };
     let mut values = BooleanBuilder::with_capacity(documents.len());
     for document in documents {
@@ -45,6 +61,70 @@ pub(super) fn exists(arguments: &[ColumnarValue], cancelled: Option<&CancelFlag>
         });
     }
     Ok(Some(Arc::new(values.finish())))
+}
+
+/// The keys of an object.
+pub(super) fn member_keys(
+    arguments: &[ColumnarValue],
+    returns: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
+    members(arguments, returns, cancelled, |key, _, items| {
+        items.append_value(scan::string(key)?);
+        Ok(())
+    })
+}
+
+/// The values of an object's members.
+pub(super) fn member_values(
+    arguments: &[ColumnarValue],
+    returns: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
+    members(arguments, returns, cancelled, |_, value, items| {
+        items.append_value(value);
+        Ok(())
+    })
+}
+
+/// The same as texts.
+pub(super) fn member_texts(
+    arguments: &[ColumnarValue],
+    returns: &DataType,
+    cancelled: Option<&CancelFlag>,
+) -> Result<Option<ArrayRef>> {
+    members(arguments, returns, cancelled, |_, value, items| {
+        items.append_option(scan::content(value)?);
+        Ok(())
+    })
+}
+
+/// A list for each document, with an item of each member.
+fn members(
+    arguments: &[ColumnarValue],
+    returns: &DataType,
+    cancelled: Option<&CancelFlag>,
+    push: impl Fn(&str, &str, &mut StringViewBuilder) -> SqlResult<()>,
+) -> Result<Option<ArrayRef>> {
+    let ([ColumnarValue::Array(documents)], DataType::List(item)) = (arguments, returns) else { return Ok(None) };
+    let Some(documents) = documents.as_string_view_opt() else { return Ok(None) };
+    let (mut items, mut lengths) = (StringViewBuilder::new(), Vec::with_capacity(documents.len()));
+    for document in documents {
+        cancelled.map_or(Ok(()), CancelFlag::check)?;
+        let before = items.len();
+        match document.map(str::trim_ascii) {
+            None => {}
+            Some(object) if object.starts_with('{') => {
+                scan::each_member(object, |key, value| push(key, value, &mut items)).map_err(raised)?;
+            }
+            // What is wrong with others is said row by row.
+            Some(_) => return Ok(None),
+        }
+        lengths.push(items.len() - before);
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let lists = ListArray::try_new(item.clone(), offsets, Arc::new(items.finish()), documents.nulls().cloned())?;
+    Ok(Some(Arc::new(lists)))
 }
 
 fn texts(
@@ -75,7 +155,32 @@ fn column_and_key(arguments: &[ColumnarValue]) -> Option<(&StringViewArray, &str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::scalar_function;
     use datafusion::scalar::ScalarValue;
+
+    fn shown(found: Result<Option<ArrayRef>>) -> Vec<String> {
+        let found = found.unwrap().unwrap();
+        let shown = |row| arrow::util::display::array_value_to_string(&found, row).unwrap();
+        (0..found.len()).map(|row| if found.is_null(row) { "-".into() } else { shown(row) }).collect()
+    }
+
+    #[test]
+    fn members_are_listed_of_a_column_of_documents() {
+        let lists = DataType::new_list(DataType::Utf8View, true);
+        let call = |run: scalar_function::RunOnColumns, documents: &[Option<&str>]| {
+            let column: ArrayRef = Arc::new(documents.iter().collect::<StringViewArray>());
+            run(&[ColumnarValue::Array(column)], &lists, None)
+        };
+        let documents =
+            [Some(r#"{"a": 1, "\u0062": "x\ny"}"#), None, Some("{}"), Some(r#" {"c" : null , "d":{"a": [1, 2]}} "#)];
+        assert_eq!(shown(call(member_keys, &documents)), ["[a, b]", "-", "[]", "[c, d]"]);
+        let object = r#"{"a": [1, 2]}"#;
+        let values = [r#"[1, "x\ny"]"#, "-", "[]", &format!("[null, {object}]")];
+        assert_eq!(shown(call(member_values, &documents)), values);
+        assert_eq!(shown(call(member_texts, &documents)), ["[1, x\ny]", "-", "[]", &format!("[, {object}]")]);
+        assert!(call(member_keys, &[Some("[1]")]).unwrap().is_none());
+        assert!(call(member_keys, &[Some(r#"{"a"}"#)]).is_err());
+    }
 
     /// As the functions of a row give them.
     #[test]
@@ -92,19 +197,18 @@ mod tests {
         ];
         let column: ArrayRef = Arc::new(StringViewArray::from_iter(documents));
         let arguments = [ColumnarValue::Array(column), ColumnarValue::Scalar(ScalarValue::Utf8View(Some("a".into())))];
-        let shown = |found: Result<Option<ArrayRef>>| {
-            let found = found.unwrap().unwrap();
-            let shown = |row| arrow::util::display::array_value_to_string(&found, row).unwrap();
-            (0..found.len()).map(|row| if found.is_null(row) { "-".into() } else { shown(row) }).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(get(&arguments, None)), ["1", "-", "-", "\"last\"", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
-        assert_eq!(shown(get_text(&arguments, None)), ["1", "-", "-", "last", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
-        assert!(exists(&arguments, None).unwrap().is_none(), "not all are objects");
+        let text = DataType::Utf8View;
+        assert_eq!(shown(get(&arguments, &text, None)), ["1", "-", "-", "\"last\"", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
+        assert_eq!(
+            shown(get_text(&arguments, &text, None)),
+            ["1", "-", "-", "last", "-", "-", r#"[1, {"a": 2}]"#, "-"]
+        );
+        assert!(exists(&arguments, &text, None).unwrap().is_none(), "not all are objects");
         let [ColumnarValue::Array(documents), key] = &arguments else { panic!("a column and a key") };
         let objects = [ColumnarValue::Array(documents.slice(0, 4)), key.clone()];
-        assert_eq!(shown(exists(&objects, None)), ["true", "-", "false", "true"]);
+        assert_eq!(shown(exists(&objects, &text, None)), ["true", "-", "false", "true"]);
         let broken: ArrayRef = Arc::new(StringViewArray::from(vec![r#"{"a" 1}"#]));
         let [_, key] = arguments;
-        assert!(get(&[ColumnarValue::Array(broken), key], None).is_err());
+        assert!(get(&[ColumnarValue::Array(broken), key], &text, None).is_err());
     }
 }

@@ -59,7 +59,10 @@ pub fn parts(text: &str) -> Result<Part<'_>> {
 }
 
 /// Calls a function with the key, in its quotes, and the value of each member of an object.
-fn each_member<'a>(text: &'a str, mut push: impl FnMut(&'a str, &'a str) -> Result<()>) -> Result<()> {
+///
+/// # Errors
+/// 22P02 for what is no JSON; those of the function.
+pub fn each_member<'a>(text: &'a str, mut push: impl FnMut(&'a str, &'a str) -> Result<()>) -> Result<()> {
     let mut at = blank(text, 1);
     if text.as_bytes().get(at) == Some(&b'}') {
         return Ok(());
@@ -135,7 +138,11 @@ fn string_end(bytes: &[u8], from: usize) -> Result<usize> {
     }
 }
 
-fn string(text: &str) -> Result<Cow<'_, str>> {
+/// The content of a string in its quotes.
+///
+/// # Errors
+/// 22P02 for what is none.
+pub fn string(text: &str) -> Result<Cow<'_, str>> {
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(malformed)?;
     if !inner.contains('\\') {
         return Ok(Cow::Borrowed(inner));
