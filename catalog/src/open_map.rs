@@ -17,7 +17,7 @@
 //! binary   the value is a string of the bytes in hexadecimal, as bytea prints them; nothing else has a form
 //! ```
 
-use crate::{Encoding, Error, ErrorKind, Result, SqlType, Value};
+use crate::{Encoding, Error, ErrorKind, Result, SqlType, Value, value::jsonb};
 use bytes::Bytes;
 use keyspan_storage::model::limits::{CELL_BYTES_MAX, QUALIFIER_BYTES_MAX};
 use std::borrow::Cow;
@@ -103,6 +103,30 @@ pub fn members(map: &str) -> Result<serde_json::Map<String, serde_json::Value>> 
     }
 }
 
+/// The cells of an object that is written to an open family, read in one pass: qualifiers, and values in the encoding.
+/// `None` for an object with escapes, and for what is too long or has no form: [`members`], [`written_qualifier`] and
+/// [`encode`] tell.
+pub fn plain_cells(map: &str, encoding: &Encoding) -> Option<Vec<(Bytes, Bytes)>> {
+    if !matches!(encoding, Encoding::Json | Encoding::Text) {
+        return None;
+    }
+    let (text, members) = jsonb::plain_members(map)?;
+    let text = Bytes::from(text);
+    let one = |jsonb::Member { key, value }| {
+        // Without an escape a key is neither an escaped qualifier, nor has it the character of number 0.
+        let (qualifier, mut cell) = (text.slice(key), text.slice(value));
+        if *encoding == Encoding::Text {
+            match cell.first() {
+                Some(b'"') => cell = cell.slice(1..cell.len() - 1),
+                Some(b'n') => return None,
+                _ => {}
+            }
+        }
+        (qualifier.len() <= QUALIFIER_BYTES_MAX && cell.len() <= CELL_BYTES_MAX).then_some((qualifier, cell))
+    };
+    members.into_iter().map(one).collect()
+}
+
 /// The bytes of a cell for a value of an object.
 ///
 /// # Errors
@@ -143,11 +167,20 @@ pub fn encode(key: &str, value: &serde_json::Value, encoding: &Encoding) -> Resu
 /// # Errors
 /// [`BadValue`](ErrorKind::BadValue) for bytes that encode no value.
 pub fn decode(bytes: &[u8], encoding: &Encoding) -> Result<String> {
+    let mut json = String::with_capacity(bytes.len());
+    decode_into(bytes, encoding, &mut json).map(|()| json)
+}
+
+/// Appends what [`decode`] gives; nothing where it fails.
+fn decode_into(bytes: &[u8], encoding: &Encoding, out: &mut String) -> Result<()> {
     let text = || std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
     let decoded = match encoding {
-        Encoding::Json => text().and_then(json_of),
-        Encoding::Text => text().map(quoted),
-        Encoding::Binary | Encoding::Protobuf(_) => Some(quoted(&hexadecimal(bytes))),
+        Encoding::Json => text().and_then(|text| write_json(text, out)),
+        Encoding::Text => text().map(|text| quote(text, out)),
+        Encoding::Binary | Encoding::Protobuf(_) => {
+            quote(&hexadecimal(bytes), out);
+            Some(())
+        }
     };
     decoded.ok_or_else(|| {
         let message = if *encoding == Encoding::Json { "stored value is no JSON" } else { "stored value is no text" };
@@ -155,22 +188,23 @@ pub fn decode(bytes: &[u8], encoding: &Encoding) -> Result<String> {
     })
 }
 
-/// The JSON of a text that is JSON, in the form of jsonb; `None` for others. The scalars that are most frequent are
-/// not parsed.
-fn json_of(text: &str) -> Option<String> {
+/// Writes the JSON of a text that is JSON in the form of jsonb; `None` for others. The scalars that are most frequent
+/// are not parsed.
+fn write_json(text: &str, out: &mut String) -> Option<()> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let is_plain = is_number && text != "-0" && (digits.len() == 1 || !digits.starts_with('0'));
-    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let is_string =
-        inner.is_some_and(|inner| inner.bytes().all(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f)));
-    if is_plain || is_string || matches!(text, "true" | "false" | "null") {
-        return Some(text.to_owned());
+    let inner = || text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if is_plain
+        || matches!(text, "true" | "false" | "null")
+        || inner().is_some_and(|inner| inner.bytes().all(is_itself))
+    {
+        out.push_str(text);
+        return Some(());
     }
-    match Value::parse(text, SqlType::Jsonb) {
-        Ok(Value::Text(text)) => Some(text),
-        _ => None,
-    }
+    let Ok(Value::Text(text)) = Value::parse(text, SqlType::Jsonb) else { return None };
+    out.push_str(&text);
+    Some(())
 }
 
 /// The text of a JSON value, in the form of jsonb.
@@ -185,8 +219,19 @@ fn json_text(value: &serde_json::Value) -> Result<String> {
     }
 }
 
-fn quoted(text: &str) -> String {
-    serde_json::Value::String(text.to_owned()).to_string()
+fn quote(text: &str, out: &mut String) {
+    if text.bytes().all(is_itself) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&serde_json::Value::String(text.to_owned()).to_string());
+    }
+}
+
+/// Whether the byte stands for itself in a string of JSON.
+fn is_itself(byte: u8) -> bool {
+    byte >= b' ' && !matches!(byte, b'"' | b'\\')
 }
 
 fn kind_of(value: &serde_json::Value) -> &'static str {
@@ -211,39 +256,68 @@ fn cut(text: &str) -> String {
     shown
 }
 
-/// Writes an object member by member, in the form of jsonb: keys by length, then by their bytes.
+/// Writes an object member by member, in the form of jsonb: keys by length, then by their bytes. Its memory is used
+/// again for the next one.
 #[derive(Debug, Default)]
 pub struct MapWriter {
-    members: Vec<(String, String)>,
-    bytes: usize,
+    /// Keys and values as they came, one behind the other.
+    given: String,
+    /// Where the key and the value of each member begin and end in it.
+    members: Vec<[usize; 3]>,
+    /// The object.
+    written: String,
 }
 
 impl MapWriter {
-    /// Adds the member of a cell; `value` is its JSON.
-    pub fn push(&mut self, qualifier: &[u8], value: String) {
-        let key = key_of(qualifier).into_owned();
-        self.bytes += key.len() + value.len() + MEMBER_BYTES;
-        self.members.push((key, value));
+    /// Adds the member of a cell.
+    ///
+    /// # Errors
+    /// [`BadValue`](ErrorKind::BadValue) for bytes that encode no value; nothing is added.
+    pub fn push(&mut self, qualifier: &[u8], value: &[u8], encoding: &Encoding) -> Result<()> {
+        self.member(qualifier, |out| decode_into(value, encoding, out))
     }
 
-    /// The object; empties the writer.
-    pub fn take(&mut self) -> String {
-        self.members.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
-        let mut out = String::with_capacity(std::mem::take(&mut self.bytes) + EMPTY.len());
-        out.push('{');
-        for (at, (key, value)) in self.members.drain(..).enumerate() {
-            out.push_str(if at > 0 { ", " } else { "" });
-            out.push_str(&quoted(&key));
-            out.push_str(": ");
-            out.push_str(&value);
+    /// Adds a member whose value is null.
+    pub fn push_null(&mut self, qualifier: &[u8]) {
+        let _ = self.member(qualifier, |out| {
+            out.push_str("null");
+            Ok(())
+        });
+    }
+
+    fn member(&mut self, qualifier: &[u8], value: impl FnOnce(&mut String) -> Result<()>) -> Result<()> {
+        let start = self.given.len();
+        self.given.push_str(&key_of(qualifier));
+        let middle = self.given.len();
+        if let Err(error) = value(&mut self.given) {
+            self.given.truncate(start);
+            return Err(error);
         }
-        out.push('}');
-        out
+        self.members.push([start, middle, self.given.len()]);
+        Ok(())
+    }
+
+    /// The object, until the next one is written.
+    pub fn take(&mut self) -> &str {
+        let Self { given, members, written } = self;
+        if members.is_empty() {
+            return EMPTY;
+        }
+        members.sort_by(|[a, a_end, _], [b, b_end, _]| {
+            (a_end - a, &given[*a..*a_end]).cmp(&(b_end - b, &given[*b..*b_end]))
+        });
+        written.clear();
+        for (at, [start, middle, end]) in members.drain(..).enumerate() {
+            written.push_str(if at > 0 { ", " } else { "{" });
+            quote(&given[start..middle], written);
+            written.push_str(": ");
+            written.push_str(&given[middle..end]);
+        }
+        written.push('}');
+        given.clear();
+        written
     }
 }
-
-/// Bytes of a member beside its key and value: quotes, colon, comma, blanks.
-const MEMBER_BYTES: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -258,6 +332,27 @@ mod tests {
         ]) {
             let key = key_of(&qualifier).into_owned();
             prop_assert_eq!(qualifier_of(&key), Some(Bytes::from(qualifier)));
+        }
+
+        #[test]
+        fn cells_of_one_pass_are_those_of_members(
+            members in prop::collection::vec(("[ab\\\\é]{0,3}", prop_oneof![
+                Just("null".to_owned()), Just("[1,{\"a\":2}]".to_owned()), "-?[1-9][0-9]?(\\.[0-9])?", "\"[a\\\\n\"é]{0,2}\"",
+            ]), 0..4),
+            is_text in any::<bool>(),
+        ) {
+            let members: Vec<_> = members.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            let map = format!("{{{}}}", members.join(","));
+            let encoding = if is_text { Encoding::Text } else { Encoding::Json };
+            if let Some(mut cells) = plain_cells(&map, &encoding) {
+                let one = |(key, value): (&String, &serde_json::Value)| {
+                    (written_qualifier(key).unwrap(), encode(key, value, &encoding).unwrap())
+                };
+                let mut expected: Vec<_> = super::members(&map).unwrap().iter().map(one).collect();
+                cells.sort();
+                expected.sort();
+                prop_assert_eq!(cells, expected);
+            }
         }
 
         #[test]
@@ -300,6 +395,29 @@ mod tests {
     }
 
     #[test]
+    fn cells_of_one_pass() {
+        let cells = |map: &str, encoding| {
+            let cells = plain_cells(map, &encoding)?;
+            Some(
+                cells
+                    .iter()
+                    .map(|of| [&of.0, &of.1].map(|of| String::from_utf8(of.to_vec()).unwrap()))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let some = |all: &[[&str; 2]]| Some(all.iter().map(|of| of.map(str::to_owned)).collect());
+        let map = r#"{"rpm":7,"a":"x","b":{"d":1,"c":[]}}"#;
+        let object = r#"{"c": [], "d": 1}"#;
+        assert_eq!(cells(map, Encoding::Json), some(&[["a", "\"x\""], ["b", object], ["rpm", "7"]]));
+        assert_eq!(cells(map, Encoding::Text), some(&[["a", "x"], ["b", object], ["rpm", "7"]]));
+        assert_eq!(cells(map, Encoding::Binary), None);
+        assert_eq!(cells(r#"{"a":null}"#, Encoding::Json), some(&[["a", "null"]]));
+        assert_eq!(cells(r#"{"a":null}"#, Encoding::Text), None, "it has no form");
+        assert_eq!(cells(r#"{"a":"\\n"}"#, Encoding::Json), None, "an escape");
+        assert_eq!(cells("[]", Encoding::Json), None);
+    }
+
+    #[test]
     fn bytes_that_others_wrote() {
         assert_eq!(decode(b" [1,2]", &Encoding::Json).unwrap(), "[1, 2]");
         assert_eq!(decode(b"007", &Encoding::Json).unwrap_err().kind(), ErrorKind::BadValue);
@@ -312,11 +430,14 @@ mod tests {
     fn members_are_in_the_order_of_jsonb() {
         let mut writer = MapWriter::default();
         for (qualifier, value) in [(&b"bb"[..], "1"), (b"c", "2"), (b"\"", "3"), (b"\xff", "4")] {
-            writer.push(qualifier, value.to_owned());
+            writer.push(qualifier, value.as_bytes(), &Encoding::Json).unwrap();
         }
-        let written = writer.take();
+        writer.push(b"d", b"{", &Encoding::Json).unwrap_err();
+        let written = writer.take().to_owned();
         assert_eq!(written, r#"{"\"": 3, "c": 2, "bb": 1, "\\xff": 4}"#);
         assert_eq!(Value::parse(&written, SqlType::Jsonb).unwrap(), Value::Text(written));
         assert_eq!(writer.take(), EMPTY);
+        writer.push_null(b"a");
+        assert_eq!(writer.take(), "{\"a\": null}");
     }
 }

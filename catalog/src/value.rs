@@ -11,6 +11,7 @@ pub mod clock;
 pub mod exact;
 mod fit;
 pub mod interval;
+pub mod jsonb;
 pub mod seconds;
 mod text;
 

@@ -18,7 +18,7 @@ use self::bulk::Bulk;
 use crate::{
     dml::{
         ATTEMPTS_MAX,
-        assign::{as_read, read},
+        assign::as_read,
         conditions,
         defaults::Defaults,
         insert::{LOOKUP_ROWS, NewRow, creation, existing},
@@ -26,6 +26,7 @@ use crate::{
     },
     pg::{
         codec::{format::Format, parameter},
+        datetime::values,
         error::{Result, SqlError, SqlState},
         names::RelationName,
         types,
@@ -230,7 +231,7 @@ impl Load {
     /// 22P02 and what else PostgreSQL's input functions find.
     pub(crate) fn value_of_text(&self, column: usize, text: &str) -> Result<Value> {
         let column = &self.target.columns[self.named[column]];
-        let value = read(no_zero(text)?, column.kind, self.target.input.input())?;
+        let value = values::read(no_zero(text)?, column.kind, self.target.input.input())?;
         match column.message() {
             Some(message) => as_read(message, value),
             None => column.check_label(value),
@@ -248,7 +249,7 @@ impl Load {
             let text = crate::pg::codec::numeric::text_of_binary(bytes).ok_or_else(|| {
                 SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
             })?;
-            return read(&text, kind, self.target.input.input());
+            return values::read(&text, kind, self.target.input.input());
         }
         let scalar = parameter::decode(
             Some(bytes),
@@ -261,7 +262,7 @@ impl Load {
         if let Value::Text(text) = &value {
             no_zero(text)?;
         }
-        let value = value.fit(kind)?.into_owned();
+        let value = value.into_fit(kind)?;
         match column.message() {
             Some(message) => as_read(message, value),
             None => column.check_label(value),

@@ -5,7 +5,7 @@ use super::{
     calendar::{is_date, is_timestamp},
     clock::is_time,
     exact::{Digits, Exact},
-    interval, seconds, text,
+    interval, jsonb, seconds, text,
 };
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -14,6 +14,18 @@ use std::borrow::Cow;
 pub(super) const NUMERIC_DIGITS_MAX: u32 = 38;
 
 impl Value {
+    /// [`fit`](Self::fit) of a value that is not needed otherwise: what fits as it is is not copied.
+    ///
+    /// # Errors
+    /// Those of [`fit`](Self::fit).
+    pub fn into_fit(self, kind: SqlType) -> Result<Value> {
+        let other = match self.fit(kind)? {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(fitted) => Some(fitted),
+        };
+        Ok(other.unwrap_or(self))
+    }
+
     /// The value as the type stores it: numbers within range, a `numeric` rounded to its scale, texts within their
     /// length, jsonb normalized. NULL fits every type.
     ///
@@ -113,7 +125,7 @@ impl Value {
                 bits::check(text, kind).map(|()| Cow::Borrowed(self))
             }
             (SqlType::Json, Self::Text(text)) => text::check_json(text).map(|()| Cow::Borrowed(self)),
-            (SqlType::Jsonb, Self::Text(text)) => text::normal_jsonb(text).map(|text| Cow::Owned(Self::Text(text))),
+            (SqlType::Jsonb, Self::Text(text)) => jsonb::normal(text).map(|text| Cow::Owned(Self::Text(text))),
             _ => Err(Error::new(ErrorKind::BadValue, format!("{self:?} is not a value of type {kind}"))),
         }
     }

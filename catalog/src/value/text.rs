@@ -10,6 +10,7 @@ use super::{
     exact::Exact,
     fit::{NUMERIC_DIGITS_MAX, fit_numeric},
     interval::{Interval, IntervalError},
+    jsonb,
 };
 use crate::{Error, ErrorKind, Result};
 use std::fmt::Write;
@@ -32,15 +33,14 @@ impl Value {
             SqlType::Numeric { precision, scale } => return parse_numeric(text, kind, precision, scale),
             SqlType::Exact(_) => {
                 let exact = Exact::parse(text).ok_or_else(|| bad_syntax(text, SqlType::Exact(None)))??;
-                return Ok(Value::Exact(exact).fit(kind)?.into_owned());
+                return Value::Exact(exact).into_fit(kind);
             }
-            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
-                let value = Value::Text(text.to_owned());
-                return Ok(value.fit(kind)?.into_owned());
+            SqlType::Jsonb => return jsonb::normal(text).map(Value::Text),
+            SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+                return Value::Text(text.to_owned()).into_fit(kind);
             }
             SqlType::Bit(_) | SqlType::Varbit(_) => {
-                let value = Value::Text(bits::parse(text)?.into_owned());
-                return Ok(value.fit(kind)?.into_owned());
+                return Value::Text(bits::parse(text)?.into_owned()).into_fit(kind);
             }
             SqlType::Bytea => parse_bytea(text).map(|bytes| Value::Bytes(bytes.into())),
             SqlType::Date => return parse_date(text, kind),
@@ -493,61 +493,13 @@ fn uuid_text(uuid: &[u8; 16]) -> String {
     text
 }
 
-fn bad_json(error: &serde_json::Error, kind: SqlType) -> Error {
+pub(super) fn bad_json(error: &serde_json::Error, kind: SqlType) -> Error {
     Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}")).with_detail(error.to_string())
 }
 
 /// Checks that the text is valid JSON.
 pub(super) fn check_json(text: &str) -> Result<()> {
     serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| bad_json(&error, SqlType::Json))
-}
-
-/// Normalizes JSON as PostgreSQL prints `jsonb`: a blank after colon and comma, duplicate keys removed (the last wins),
-/// keys ordered by length, then bytes.
-pub(super) fn normal_jsonb(text: &str) -> Result<String> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| bad_json(&error, SqlType::Jsonb))?;
-    let mut out = String::with_capacity(text.len());
-    write_jsonb(&value, &mut out)?;
-    Ok(out)
-}
-
-fn write_jsonb(value: &serde_json::Value, out: &mut String) -> Result<()> {
-    match value {
-        serde_json::Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                write_jsonb(item, out)?;
-            }
-            out.push(']');
-        }
-        serde_json::Value::Object(entries) => {
-            let mut entries: Vec<_> = entries.iter().collect();
-            entries.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
-            out.push('{');
-            for (index, (key, item)) in entries.into_iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                write_jsonb_text(key, out)?;
-                out.push_str(": ");
-                write_jsonb(item, out)?;
-            }
-            out.push('}');
-        }
-        serde_json::Value::String(text) => write_jsonb_text(text, out)?,
-        scalar => {
-            let _ = write!(out, "{scalar}");
-        }
-    }
-    Ok(())
-}
-
-fn write_jsonb_text(text: &str, out: &mut String) -> Result<()> {
-    if text.contains('\0') {
-        return Err(Error::new(ErrorKind::Untranslatable, "unsupported Unicode escape sequence")
-            .with_detail("\\u0000 cannot be converted to text."));
-    }
-    let _ = write!(out, "{}", serde_json::Value::String(text.to_owned()));
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use super::{
     database::{no_database, tenant_id},
     rights::named_owner,
 };
-use crate::pg::datetime::Input;
 use crate::{
-    dml::assign,
     instance::Instance,
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        datetime::{Input, values},
+        error::{Result, SqlError, SqlState},
+    },
     session::Session,
     shield::shielded,
     sql::ast::{definition::DatabaseSource, grant::RoleSpec},
@@ -99,7 +100,7 @@ async fn template(instance: &Instance, name: &str, as_of: Option<&str>) -> Resul
 
 /// The microseconds of a timestamp in the past. A text without a zone is in UTC.
 fn timestamp(text: &str, now_micros: i64) -> Result<i64> {
-    match assign::read(text, SqlType::Timestamptz(None), Input::initial())? {
+    match values::read(text, SqlType::Timestamptz(None), Input::initial())? {
         Value::Timestamp(micros) if micros <= now_micros => Ok(micros),
         _ => {
             let message = "the timestamp in AS OF is in the future";

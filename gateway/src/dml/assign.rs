@@ -115,7 +115,7 @@ fn cast(
         }
         // What is no text is none because a value of it is one here.
         (kind, Value::Text(_)) if types::is_bits(from) && !matches!(kind, Bit(_) | Varbit(_)) => return Err(mismatch()),
-        (_, Value::Text(text)) => return read(&text, kind, input),
+        (_, Value::Text(text)) => return values::read(&text, kind, input),
         (Int2 | Int4 | Int8, Value::Float(value)) => {
             let rounded = value.round_ties_even();
             // 2^63 is a float, and the first that does not fit.
@@ -188,15 +188,7 @@ fn cast(
         | (Uuid, value @ Value::Uuid(_)) => value,
         _ => return Err(mismatch()),
     };
-    Ok(converted.fit(kind)?.into_owned())
-}
-
-/// A text as a value of a column's type.
-///
-/// # Errors
-/// 22P02 and others; of dates and times 22007 and 22008, as PostgreSQL has it.
-pub(crate) fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
-    Ok(values::read(text, kind, input)?.fit(kind)?.into_owned())
+    Ok(converted.into_fit(kind)?)
 }
 
 /// A time that goes from local time to a `timestamptz` or back, by the session's zone. `None` out of range.

@@ -1,17 +1,17 @@
 //! What columns have that a statement gives no value, and conditions that rows must fulfil.
 
 use super::{
-    assign::{assign, now, read},
+    assign::{assign, now},
     returning::written_rows,
     target::{Target, TargetColumn},
 };
-use crate::pg::datetime::Input;
-use crate::pg::syntax::dialect::parse_text;
 use crate::{
     context::StatementContext,
     pg::{
+        datetime::{Input, values},
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
+        syntax::dialect::parse_text,
         types,
     },
     pg_catalog::objects,
@@ -127,7 +127,7 @@ fn plain(
     input: Input<'_>,
 ) -> Result<Option<Source>> {
     Ok(Some(match &default.value {
-        DefaultValue::Constant(text) => Source::Value(read(text, column.kind, Input::initial())?),
+        DefaultValue::Constant(text) => Source::Value(values::read(text, column.kind, Input::initial())?),
         DefaultValue::Now => Source::Value(now(column, input)?),
         DefaultValue::Uuid => Source::Uuid,
         DefaultValue::Next(id) => {

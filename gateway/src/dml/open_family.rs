@@ -68,6 +68,12 @@ impl TargetColumn {
     /// # Errors
     /// As for [`members`](Self::members) and [`cell`](Self::cell).
     pub(crate) fn cells(&self, map: &Value) -> Result<Cells> {
+        if let (Value::Text(map), Place::Open { encoding, .. }) = (map, &self.place)
+            && let Some(cells) = open_map::plain_cells(map, encoding)
+            && cells.iter().all(|(qualifier, _)| self.hides(qualifier).is_none())
+        {
+            return Ok(Cells(cells));
+        }
         let members = self.members(map)?;
         members.iter().map(|(key, value)| self.cell(key, value)).collect::<Result<_>>().map(Cells)
     }

@@ -117,12 +117,11 @@ impl MapColumn {
         (key, on_bad_value): (Option<&[u8]>, OnBadValue),
         map: &mut MapWriter,
     ) -> Result<()> {
-        let json = match open_map::decode(value, &self.encoding) {
-            Ok(json) => json,
-            Err(_) if on_bad_value == OnBadValue::Null => "null".to_owned(),
+        match map.push(qualifier, value, &self.encoding) {
+            Err(_) if on_bad_value == OnBadValue::Null => map.push_null(qualifier),
             Err(error) => return Err(bad_cell((&self.name, &self.family, qualifier), key, &error.to_string())),
-        };
-        map.push(qualifier, json);
+            Ok(()) => {}
+        }
         Ok(())
     }
 }

@@ -14,12 +14,12 @@ use crate::{
 use bytes::BytesMut;
 use keyspan_catalog::{SqlType, Value, value::array};
 
-/// A text as a value of a type.
+/// A text as a value of a type, which it fits.
 ///
 /// # Errors
 /// 22P02, and of dates and times 22007, 22008 and others, as PostgreSQL has it; those of [`Value::fit`].
 pub fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
-    Ok(match kind {
+    let value = match kind {
         SqlType::Date => Value::Date(date(text, input)?),
         SqlType::Time(_) => Value::Time(time(text, input)?),
         SqlType::Timestamp(_) => Value::Timestamp(timestamp(text, false, input)?),
@@ -34,8 +34,9 @@ pub fn read(text: &str, kind: SqlType, input: Input<'_>) -> Result<Value> {
             let value = |text: Option<String>| text.map_or(Ok(Value::Null), |text| read(&text, item.kind(), input));
             Value::Array(items.into_iter().map(value).collect::<Result<_>>()?)
         }
-        kind => Value::parse(text, kind)?,
-    })
+        kind => return Ok(Value::parse(text, kind)?),
+    };
+    Ok(value.into_fit(kind)?)
 }
 
 /// Whether settings say how values of a type are read.
