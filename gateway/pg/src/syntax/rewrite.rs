@@ -387,7 +387,9 @@ fn form_of_normalize(function: &mut Function) {
 }
 
 fn typed_arguments(function: &mut Function) {
-    let is_series = function.name.to_string().eq_ignore_ascii_case("generate_series");
+    let is = |name: &str| function.name.to_string().eq_ignore_ascii_case(name);
+    // Whatever the type of a number is, it is counted: `count(1)` and `count(*)` are the same call.
+    let (is_series, is_count) = (is("generate_series"), is("count"));
     if let FunctionArguments::List(list) = &mut function.args {
         let arguments = || {
             list.args.iter().filter_map(|argument| match argument {
@@ -404,6 +406,7 @@ fn typed_arguments(function: &mut Function) {
                         let of = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
                         *expr = documents::read_as(of, DataType::Integer(None));
                     }
+                    _ if is_count && whole(expr).is_some() => {}
                     _ => as_integer(expr),
                 }
             }
