@@ -420,11 +420,7 @@ fn as_integer(expr: &mut Expr) {
         values.iter_mut().for_each(as_integer);
         *expr = records::of(std::mem::take(values));
     }
-    let number = match &*expr {
-        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).and_then(i64::checked_neg),
-        other => whole(other),
-    };
-    if number.is_some_and(|number| i32::try_from(number).is_ok()) {
+    if whole(expr).is_some_and(|number| i32::try_from(number).is_ok()) {
         let inner = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
         *expr = Expr::Cast {
             kind: CastKind::Cast,
@@ -436,8 +432,11 @@ fn as_integer(expr: &mut Expr) {
     }
 }
 
+/// A whole number that is written out, with whatever signs stand before it.
 fn whole(expr: &Expr) -> Option<i64> {
     match expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).and_then(i64::checked_neg),
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => whole(expr),
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => digits.parse().ok(),
             _ => None,
