@@ -45,7 +45,7 @@ use std::{
     process::ExitCode,
     sync::atomic::Ordering,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Bytes of a worker's stack: plans of deeply nested queries recurse.
 const STACK_BYTES: usize = 8 << 20;
@@ -262,6 +262,9 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
     })
     .await?;
     let mut signals = Signals::new()?;
+    // Before the server says that it listens, since one that is told to reload may not end. A demo goes with its terminal
+    // as long as psql has it.
+    let hang_up = if demo.is_none() { Some(hang_ups()?) } else { None };
     print_notices(&server, &opened, &password, &options)?;
     if let (Some(demo), Some(passwords)) = (&demo, &passwords) {
         let shown = Box::pin(demo::show(server.address(), password.text()?, passwords)).await;
@@ -284,7 +287,13 @@ async fn run(cli: Cli, values: Values) -> Result<()> {
             writeln!(stdout(), "The demo serves on, at {}: Ctrl-C ends it.", server.address())?;
         }
     }
-    wait(server, signals, (&opened.instance, options, values)).await
+    let hang_up = hang_up.map_or_else(hang_ups, Ok)?;
+    wait(server, (signals, hang_up), (&opened.instance, options, values)).await
+}
+
+/// The signals that say to read the configuration anew.
+fn hang_ups() -> Result<Signal> {
+    signal(SignalKind::hangup()).context("cannot listen for signals")
 }
 
 /// The address of `host:port`.
@@ -315,10 +324,9 @@ fn print_notices(
 /// the access rules anew.
 async fn wait(
     server: Server,
-    mut signals: Signals,
+    (mut signals, mut hang_up): (Signals, Signal),
     (instance, mut options, mut values): (&Instance, ServeOptions, Values),
 ) -> Result<()> {
-    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     loop {
         tokio::select! {
             () = signals.next() => break,

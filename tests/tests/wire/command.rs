@@ -175,6 +175,48 @@ async fn a_store_in_use_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_hang_up_reads_the_configuration_anew() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (store, file) = (folder.path().join("store"), folder.path().join("keyspan.toml"));
+    let rules = |name: &str, method: &str| -> Result<PathBuf> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("host all all all {method}\n"))?;
+        Ok(path)
+    };
+    let (open, closed) = (rules("open", "scram-sha-256")?, rules("closed", "reject")?);
+    let configure =
+        |access: &Path, memory: &str| std::fs::write(&file, format!("access = {access:?}\nmemory = \"{memory}\"\n"));
+    configure(&open, "512MiB")?;
+    let serving = Serving::start_with(&store, Some("operator"), |command| drop(command.arg("--config").arg(&file)));
+    let serving = serving.await?;
+    let config = serving.config("operator");
+    let reload = async |lets_in: bool| -> Result<()> {
+        serving.send(rustix::process::Signal::HUP)?;
+        while connect(&config).await.is_ok() != lets_in {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    };
+    connect(&config).await?;
+    configure(&closed, "640MiB")?;
+    reload(false).await?;
+    // A file that is wrong changes nothing: the rules are those of the file that it named before, read anew.
+    std::fs::write(&file, "memroy = \"1GiB\"\n")?;
+    rules("closed", "scram-sha-256")?;
+    reload(true).await?;
+    let log = String::from_utf8(serving.signal(rustix::process::Signal::TERM).await?.stderr)?;
+    for told in [
+        "the configuration was read anew",
+        "this option needs a restart",
+        "there is no option memroy; is memory meant?; what was read before still holds",
+        "the access rules were read anew",
+    ] {
+        assert!(log.contains(told), "{told} is missing: {log}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn help_says_how_to_connect_and_names_the_environment() -> Result<()> {
     let output = keyspan().arg("--help").output().await?;
     let help = String::from_utf8(output.stdout)?;
