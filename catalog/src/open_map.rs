@@ -17,7 +17,10 @@
 //! binary   the value is a string of the bytes in hexadecimal, as bytea prints them; nothing else has a form
 //! ```
 
-use crate::{Encoding, Error, ErrorKind, Result, SqlType, Value, value::jsonb};
+use crate::{
+    Encoding, Error, ErrorKind, Result, SqlType, Value,
+    value::jsonb::{self, is_itself, key_order, quote},
+};
 use bytes::Bytes;
 use keyspan_storage::model::limits::{CELL_BYTES_MAX, QUALIFIER_BYTES_MAX};
 use std::borrow::Cow;
@@ -219,21 +222,6 @@ fn json_text(value: &serde_json::Value) -> Result<String> {
     }
 }
 
-fn quote(text: &str, out: &mut String) {
-    if text.bytes().all(is_itself) {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        out.push_str(&serde_json::Value::String(text.to_owned()).to_string());
-    }
-}
-
-/// Whether the byte stands for itself in a string of JSON.
-fn is_itself(byte: u8) -> bool {
-    byte >= b' ' && !matches!(byte, b'"' | b'\\')
-}
-
 fn kind_of(value: &serde_json::Value) -> &'static str {
     match value {
         serde_json::Value::Null => "JSON null",
@@ -303,9 +291,7 @@ impl MapWriter {
         if members.is_empty() {
             return EMPTY;
         }
-        members.sort_by(|[a, a_end, _], [b, b_end, _]| {
-            (a_end - a, &given[*a..*a_end]).cmp(&(b_end - b, &given[*b..*b_end]))
-        });
+        members.sort_by(|[a, a_end, _], [b, b_end, _]| key_order(&given[*a..*a_end], &given[*b..*b_end]));
         written.clear();
         for (at, [start, middle, end]) in members.drain(..).enumerate() {
             written.push_str(if at > 0 { ", " } else { "{" });
@@ -337,7 +323,10 @@ mod tests {
         #[test]
         fn cells_of_one_pass_are_those_of_members(
             members in prop::collection::vec(("[ab\\\\é]{0,3}", prop_oneof![
-                Just("null".to_owned()), Just("[1,{\"a\":2}]".to_owned()), "-?[1-9][0-9]?(\\.[0-9])?", "\"[a\\\\n\"é]{0,2}\"",
+                Just("null".to_owned()),
+                Just("[1,{\"a\":2}]".to_owned()),
+                "-?[1-9][0-9]?(\\.[0-9])?",
+                "\"[a\\\\n\"é]{0,2}\"",
             ]), 0..4),
             is_text in any::<bool>(),
         ) {

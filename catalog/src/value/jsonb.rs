@@ -1,5 +1,5 @@
-//! jsonb as PostgreSQL prints it: a blank after colon and comma, each key once (the last one given), keys by length, then by
-//! their bytes.
+//! jsonb as PostgreSQL prints it: a blank after colon and comma, each key once (the last one given), keys by length,
+//! then by their bytes.
 //!
 //! Documents without escapes, exponents and deep nesting, which are nearly all, are read and written in one pass
 //! (`Plain`). Whatever that does not know goes through serde_json, which also says what is wrong with a text. Both
@@ -7,7 +7,7 @@
 
 use super::{SqlType, text::bad_json};
 use crate::{Error, ErrorKind, Result};
-use std::{fmt::Write, ops::Range};
+use std::{cmp::Ordering, fmt::Write, ops::Range};
 
 /// Arrays and objects within each other that one pass reads.
 const PLAIN_DEPTH_MAX: usize = 64;
@@ -15,7 +15,8 @@ const PLAIN_DEPTH_MAX: usize = 64;
 /// The text in the form of jsonb.
 ///
 /// # Errors
-/// [`BadValue`](ErrorKind::BadValue) for what is no JSON; [`Untranslatable`](ErrorKind::Untranslatable) for the character of number 0.
+/// [`BadValue`](ErrorKind::BadValue) for what is no JSON; [`Untranslatable`](ErrorKind::Untranslatable) for the
+/// character of number 0.
 pub(super) fn normal(text: &str) -> Result<String> {
     let mut plain = Plain::new(text);
     if plain.document().is_some() {
@@ -126,7 +127,7 @@ impl<'a> Plain<'a> {
     /// A string without escapes; where it is written, without its quotes.
     fn string(&mut self) -> Option<Range<usize>> {
         let rest = &self.text[self.at + 1..];
-        let length = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | ..b' '))?;
+        let length = rest.bytes().position(|byte| !is_itself(byte))?;
         if rest.as_bytes()[length] != b'"' {
             return None;
         }
@@ -168,18 +169,7 @@ impl<'a> Plain<'a> {
 
     fn array(&mut self) -> Option<()> {
         self.out.push('[');
-        if !self.takes(b']') {
-            loop {
-                self.value()?;
-                if self.takes(b']') {
-                    break;
-                }
-                if !self.takes(b',') {
-                    return None;
-                }
-                self.out.push_str(", ");
-            }
-        }
+        self.list(b']', Self::value)?;
         self.out.push(']');
         Some(())
     }
@@ -187,29 +177,7 @@ impl<'a> Plain<'a> {
     fn object(&mut self) -> Option<()> {
         let (start, first) = (self.out.len(), self.members.len());
         self.out.push('{');
-        if !self.takes(b'}') {
-            loop {
-                self.blanks();
-                if self.peek()? != b'"' {
-                    return None;
-                }
-                let key = self.string()?;
-                if !self.takes(b':') {
-                    return None;
-                }
-                self.out.push_str(": ");
-                let value = self.out.len();
-                self.value()?;
-                self.members.push(Member { key, value: value..self.out.len() });
-                if self.takes(b'}') {
-                    break;
-                }
-                if !self.takes(b',') {
-                    return None;
-                }
-                self.out.push_str(", ");
-            }
-        }
+        self.list(b'}', Self::member)?;
         self.out.push('}');
         self.put_in_order(start, first);
         if !self.keeps || self.depth > 1 {
@@ -218,11 +186,44 @@ impl<'a> Plain<'a> {
         Some(())
     }
 
+    /// What stands between commas, up to the bracket that ends it.
+    fn list(&mut self, end: u8, item: impl Fn(&mut Self) -> Option<()>) -> Option<()> {
+        if self.takes(end) {
+            return Some(());
+        }
+        loop {
+            item(self)?;
+            if self.takes(end) {
+                return Some(());
+            }
+            if !self.takes(b',') {
+                return None;
+            }
+            self.out.push_str(", ");
+        }
+    }
+
+    fn member(&mut self) -> Option<()> {
+        self.blanks();
+        if self.peek()? != b'"' {
+            return None;
+        }
+        let key = self.string()?;
+        if !self.takes(b':') {
+            return None;
+        }
+        self.out.push_str(": ");
+        let value = self.out.len();
+        self.value()?;
+        self.members.push(Member { key, value: value..self.out.len() });
+        Some(())
+    }
+
     /// Writes the members of the object that was written from `start` on anew, where they are not in order; `first` is
     /// the place of its first one.
     fn put_in_order(&mut self, start: usize, first: usize) {
         let of = |range: &Range<usize>| &self.out[range.clone()];
-        let order = |a: &Member, b: &Member| (a.key.len(), of(&a.key)).cmp(&(b.key.len(), of(&b.key)));
+        let order = |a: &Member, b: &Member| key_order(of(&a.key), of(&b.key));
         if self.members[first..].is_sorted_by(|a, b| order(a, b).is_lt()) {
             return;
         }
@@ -260,7 +261,7 @@ fn write(value: &serde_json::Value, out: &mut String) -> Result<()> {
         }
         serde_json::Value::Object(entries) => {
             let mut entries: Vec<_> = entries.iter().collect();
-            entries.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
+            entries.sort_by(|(a, _), (b, _)| key_order(a, b));
             out.push('{');
             for (index, (key, item)) in entries.into_iter().enumerate() {
                 out.push_str(if index > 0 { ", " } else { "" });
@@ -283,8 +284,29 @@ fn write_string(text: &str, out: &mut String) -> Result<()> {
         return Err(Error::new(ErrorKind::Untranslatable, "unsupported Unicode escape sequence")
             .with_detail("\\u0000 cannot be converted to text."));
     }
-    let _ = write!(out, "{}", serde_json::Value::String(text.to_owned()));
+    quote(text, out);
     Ok(())
+}
+
+/// The order of the keys of an object.
+pub fn key_order(a: &str, b: &str) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+/// Writes a text as a string.
+pub fn quote(text: &str, out: &mut String) {
+    if text.bytes().all(is_itself) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&serde_json::Value::String(text.to_owned()).to_string());
+    }
+}
+
+/// Whether the byte stands for itself in a string.
+pub fn is_itself(byte: u8) -> bool {
+    byte >= b' ' && !matches!(byte, b'"' | b'\\')
 }
 
 #[cfg(test)]

@@ -100,8 +100,8 @@ fn as_text(part: Option<String>) -> Result<ScalarValue> {
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
 fn operators() -> [RowFunction; 14] {
     [
-        strict("json_get", 2..=2, like_first, |call| text(found(call)?)).with_columns(columns::get),
-        strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)).with_columns(columns::get_text),
+        strict("json_get", 2..=2, like_first, |call| text(found(call)?)).with_columns(columns::GET),
+        strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)).with_columns(columns::GET_TEXT),
         strict("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
         strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
         strict("jsonb_contains", 2..=2, returns_boolean, |call| {
@@ -196,21 +196,21 @@ fn lists() -> [RowFunction; 3] {
         strict("json_member_keys", 1..=1, returns_texts, |call| {
             Ok(scalar_function::text_list(members(call)?.into_iter().map(|(key, _)| Some(key))))
         })
-        .with_columns(columns::member_keys),
+        .with_columns(columns::MEMBER_KEYS),
         strict(
             "json_member_values",
             1..=1,
             |fields| list_of(kind(&fields[0]).unwrap_or("jsonb")),
             |call| Ok(typed_list(call, members(call)?.into_iter().map(|(_, value)| Some(value)))),
         )
-        .with_columns(columns::member_values),
+        .with_columns(columns::MEMBER_VALUES),
         strict("json_member_texts", 1..=1, returns_texts, |call| {
             let members = members(call)?;
             let texts =
                 members.iter().map(|(_, value)| Ok(scan::content(value).map_err(external)?.map(Cow::into_owned)));
             Ok(scalar_function::text_list(texts.collect::<Result<Vec<_>>>()?))
         })
-        .with_columns(columns::member_texts),
+        .with_columns(columns::MEMBER_TEXTS),
     ]
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An interval has its length ([`interval_micros`]), as in PostgreSQL: `1 mon` equals `30 days`, where Arrow compares
 //! months, then days, then the time. A numeric of the exact form has the key that numbers of other digits have too
-//! ([`key`](numeric::key)): `1.1` equals `1.10`. A jsonb, which is text to Arrow, has [`jsonb_key`]. Arrays of intervals
-//! and numerics have those of their items.
+//! ([`key`](numeric::key)): `1.1` equals `1.10`. A jsonb, which is text to Arrow, has [`jsonb_key`]. Arrays of
+//! intervals and numerics have those of their items.
 //!
 //! The key stands in comparisons and lists, ORDER BY, PARTITION BY, DISTINCT ON and conditions of joins. What groups by
 //! such a value groups by its key, and shows the first value of each group; `DISTINCT` is such a grouping; `min` and

@@ -5,6 +5,7 @@ use super::scan;
 use crate::{
     cancel_flag::CancelFlag,
     error::{Result as SqlResult, SqlError},
+    functions::scalar_function::RunOnColumns,
 };
 use arrow::{
     array::{Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, ListArray, StringViewArray, StringViewBuilder},
@@ -18,28 +19,20 @@ use datafusion::{
 use std::sync::Arc;
 
 /// `->`
-pub(super) fn get(
-    arguments: &[ColumnarValue],
-    _: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const GET: RunOnColumns = |arguments, _, cancelled| {
     texts(arguments, cancelled, |part, values| {
         values.append_option(part);
         Ok(())
     })
-}
+};
 
 /// `->>`
-pub(super) fn get_text(
-    arguments: &[ColumnarValue],
-    _: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const GET_TEXT: RunOnColumns = |arguments, _, cancelled| {
     texts(arguments, cancelled, |part, values| {
         values.append_option(part.map(scan::content).transpose()?.flatten());
         Ok(())
     })
-}
+};
 
 /// `?`
 pub(super) fn exists(
@@ -64,40 +57,28 @@ pub(super) fn exists(
 }
 
 /// The keys of an object.
-pub(super) fn member_keys(
-    arguments: &[ColumnarValue],
-    returns: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const MEMBER_KEYS: RunOnColumns = |arguments, returns, cancelled| {
     members(arguments, returns, cancelled, |key, _, items| {
         items.append_value(scan::string(key)?);
         Ok(())
     })
-}
+};
 
 /// The values of an object's members.
-pub(super) fn member_values(
-    arguments: &[ColumnarValue],
-    returns: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const MEMBER_VALUES: RunOnColumns = |arguments, returns, cancelled| {
     members(arguments, returns, cancelled, |_, value, items| {
         items.append_value(value);
         Ok(())
     })
-}
+};
 
 /// The same as texts.
-pub(super) fn member_texts(
-    arguments: &[ColumnarValue],
-    returns: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const MEMBER_TEXTS: RunOnColumns = |arguments, returns, cancelled| {
     members(arguments, returns, cancelled, |_, value, items| {
         items.append_option(scan::content(value)?);
         Ok(())
     })
-}
+};
 
 /// A list for each document, with an item of each member.
 fn members(
@@ -155,7 +136,6 @@ fn column_and_key(arguments: &[ColumnarValue]) -> Option<(&StringViewArray, &str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::scalar_function;
     use datafusion::scalar::ScalarValue;
 
     fn shown(found: Result<Option<ArrayRef>>) -> Vec<String> {
@@ -167,19 +147,19 @@ mod tests {
     #[test]
     fn members_are_listed_of_a_column_of_documents() {
         let lists = DataType::new_list(DataType::Utf8View, true);
-        let call = |run: scalar_function::RunOnColumns, documents: &[Option<&str>]| {
+        let call = |run: RunOnColumns, documents: &[Option<&str>]| {
             let column: ArrayRef = Arc::new(documents.iter().collect::<StringViewArray>());
             run(&[ColumnarValue::Array(column)], &lists, None)
         };
         let documents =
             [Some(r#"{"a": 1, "\u0062": "x\ny"}"#), None, Some("{}"), Some(r#" {"c" : null , "d":{"a": [1, 2]}} "#)];
-        assert_eq!(shown(call(member_keys, &documents)), ["[a, b]", "-", "[]", "[c, d]"]);
+        assert_eq!(shown(call(MEMBER_KEYS, &documents)), ["[a, b]", "-", "[]", "[c, d]"]);
         let object = r#"{"a": [1, 2]}"#;
         let values = [r#"[1, "x\ny"]"#, "-", "[]", &format!("[null, {object}]")];
-        assert_eq!(shown(call(member_values, &documents)), values);
-        assert_eq!(shown(call(member_texts, &documents)), ["[1, x\ny]", "-", "[]", &format!("[, {object}]")]);
-        assert!(call(member_keys, &[Some("[1]")]).unwrap().is_none());
-        assert!(call(member_keys, &[Some(r#"{"a"}"#)]).is_err());
+        assert_eq!(shown(call(MEMBER_VALUES, &documents)), values);
+        assert_eq!(shown(call(MEMBER_TEXTS, &documents)), ["[1, x\ny]", "-", "[]", &format!("[, {object}]")]);
+        assert!(call(MEMBER_KEYS, &[Some("[1]")]).unwrap().is_none());
+        assert!(call(MEMBER_KEYS, &[Some(r#"{"a"}"#)]).is_err());
     }
 
     /// As the functions of a row give them.
@@ -198,9 +178,9 @@ mod tests {
         let column: ArrayRef = Arc::new(StringViewArray::from_iter(documents));
         let arguments = [ColumnarValue::Array(column), ColumnarValue::Scalar(ScalarValue::Utf8View(Some("a".into())))];
         let text = DataType::Utf8View;
-        assert_eq!(shown(get(&arguments, &text, None)), ["1", "-", "-", "\"last\"", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
+        assert_eq!(shown(GET(&arguments, &text, None)), ["1", "-", "-", "\"last\"", "-", "-", r#"[1, {"a": 2}]"#, "-"]);
         assert_eq!(
-            shown(get_text(&arguments, &text, None)),
+            shown(GET_TEXT(&arguments, &text, None)),
             ["1", "-", "-", "last", "-", "-", r#"[1, {"a": 2}]"#, "-"]
         );
         assert!(exists(&arguments, &text, None).unwrap().is_none(), "not all are objects");
@@ -209,6 +189,6 @@ mod tests {
         assert_eq!(shown(exists(&objects, &text, None)), ["true", "-", "false", "true"]);
         let broken: ArrayRef = Arc::new(StringViewArray::from(vec![r#"{"a" 1}"#]));
         let [_, key] = arguments;
-        assert!(get(&[ColumnarValue::Array(broken), key], &text, None).is_err());
+        assert!(GET(&[ColumnarValue::Array(broken), key], &text, None).is_err());
     }
 }
