@@ -187,7 +187,9 @@ async fn a_hang_up_reads_the_configuration_anew() -> Result<()> {
     let configure =
         |access: &Path, memory: &str| std::fs::write(&file, format!("access = {access:?}\nmemory = \"{memory}\"\n"));
     configure(&open, "512MiB")?;
-    let serving = Serving::start_with(&store, Some("operator"), |command| drop(command.arg("--config").arg(&file)));
+    let serving = Serving::start_with(&store, Some("operator"), |command| {
+        command.arg("--config").arg(&file);
+    });
     let serving = serving.await?;
     let config = serving.config("operator");
     let reload = async |lets_in: bool| -> Result<()> {
