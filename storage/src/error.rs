@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Unreachable,
     /// The server of a remote store refuses this client: its operator has to permit it.
     Forbidden,
+    /// The tables of a remote store can only be read: its operator has to permit writes.
+    ReadOnly,
     /// The server of a remote store sent what it must not: report it, nothing was made of it.
     Protocol,
     /// The operating system refused.
@@ -155,6 +157,9 @@ pub enum Error {
     /// The server of a remote store refuses this client.
     #[error("{0}")]
     Forbidden(String),
+    /// The server of a remote store takes no writes that depend on rows, so that its tables can only be read.
+    #[error("{0}")]
+    ReadOnly(String),
     /// The server of a remote store finds the request wrong.
     #[error("{0}")]
     Refused(String),
@@ -206,6 +211,7 @@ impl Error {
             Self::Unavailable(_) => ErrorKind::Unavailable,
             Self::Unreachable(_) => ErrorKind::Unreachable,
             Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::ReadOnly(_) => ErrorKind::ReadOnly,
             Self::Protocol(_) => ErrorKind::Protocol,
             Self::Io { .. } => ErrorKind::Io,
             Self::Unsupported(_) => ErrorKind::Unsupported,

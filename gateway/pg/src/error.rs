@@ -429,7 +429,7 @@ impl From<&keyspan_catalog::Error> for SqlError {
 /// The message of an error of the store without the names of its files; `None` if it has none.
 fn without_files(error: &keyspan_storage::Error) -> Option<String> {
     use keyspan_storage::Error::{
-        Corrupt, Forbidden, Io, Locked, NoSpace, Protocol, Refused, Unavailable, Unreachable,
+        Corrupt, Forbidden, Io, Locked, NoSpace, Protocol, ReadOnly, Refused, Unavailable, Unreachable,
     };
     match error {
         NoSpace { .. } => Some("no space left to write a file of the store".into()),
@@ -441,6 +441,9 @@ fn without_files(error: &keyspan_storage::Error) -> Option<String> {
         // The texts of servers name projects and instances.
         Unreachable(_) => Some("the server of a table cannot be reached, or does not answer".into()),
         Forbidden(_) => Some("the server of a table refuses this program".into()),
+        ReadOnly(_) => Some(
+            "tables on this server can only be read: its application profile permits no single-row transactions".into(),
+        ),
         Protocol(_) => Some("the server of a table broke a rule of its protocol".into()),
         Refused(_) => Some("the server of a table refused a request".into()),
         _ => None,
@@ -476,6 +479,7 @@ fn store_state(kind: StoreKind) -> SqlState {
         StoreKind::Unavailable => SqlState::CANNOT_CONNECT_NOW,
         StoreKind::Unreachable => SqlState::CONNECTION_FAILURE,
         StoreKind::Forbidden => SqlState::INSUFFICIENT_PRIVILEGE,
+        StoreKind::ReadOnly => SqlState::READ_ONLY_SQL_TRANSACTION,
         StoreKind::Protocol => SqlState::INTERNAL_ERROR,
         StoreKind::Io => SqlState::IO_ERROR,
         StoreKind::Unsupported | StoreKind::NoHistory => SqlState::FEATURE_NOT_SUPPORTED,
@@ -494,9 +498,14 @@ fn store_hint(error: &keyspan_storage::Error) -> Option<&'static str> {
         StoreKind::NoSpace => Some("Reads go on. Writes do again when there is room."),
         StoreKind::Corrupt => Some("Nothing was served from the damaged part. Restore the file from a backup."),
         StoreKind::NoHistory => Some(NO_HISTORY_HINT),
+        StoreKind::ReadOnly => Some(READ_ONLY_HINT),
         _ => None,
     }
 }
+
+/// The hint of an error about a write to a server that permits none.
+const READ_ONLY_HINT: &str = "Its operator lets the profile route to a single cluster and permit single-row \
+    transactions: gcloud bigtable app-profiles update, --route-to and --transactional-writes.";
 
 /// The hint of an error about a table that keeps no history.
 pub const NO_HISTORY_HINT: &str = "cells('table') shows the versions that are still stored. \

@@ -60,6 +60,8 @@ struct Inner {
     /// The last stamp, in microseconds.
     stamped: AtomicI64,
     tokens: Tokens,
+    /// Whether the application profile is known to permit single-row transactions.
+    is_writable: AtomicBool,
     /// What is known of tables: at most as many as an instance has.
     known: Mutex<HashMap<TableName, Arc<Known>>>,
     closed: AtomicBool,
@@ -74,8 +76,15 @@ impl BigtableStore {
         // Not of the seed: two stores with the same would take each other's tokens for their own.
         let tokens = Tokens::new(rand::random());
         let client = Client::new(settings).map_err(convert::error)?;
-        let (clock, stamped, closed) = (HybridClock::new(clock, 0), AtomicI64::new(0), AtomicBool::new(false));
-        Ok(Self(Arc::new(Inner { client, clock, stamped, tokens, known: Mutex::default(), closed })))
+        Ok(Self(Arc::new(Inner {
+            client,
+            clock: HybridClock::new(clock, 0),
+            stamped: AtomicI64::new(0),
+            tokens,
+            is_writable: AtomicBool::new(false),
+            known: Mutex::default(),
+            closed: AtomicBool::new(false),
+        })))
     }
 }
 

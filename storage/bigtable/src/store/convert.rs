@@ -15,6 +15,9 @@ use tonic::Code;
 
 use crate::read::ApiCell;
 
+/// What Google's service says of an application profile by which no decision about a row may be sent.
+const NO_TRANSACTIONS: &str = "ingle-row transactions are not allowed";
+
 /// An error of the server as one of a store.
 pub(super) fn error(error: ApiError) -> Error {
     let text = format!("Bigtable: {error}");
@@ -23,6 +26,10 @@ pub(super) fn error(error: ApiError) -> Error {
             Error::Forbidden(text)
         }
         (ApiError::Config(_), _) => Error::Invalid(text),
+        // The profile is not asked for: that is administration of the instance, which few may read.
+        (ApiError::Status(status), Some(Code::FailedPrecondition)) if status.message().contains(NO_TRANSACTIONS) => {
+            Error::ReadOnly(text)
+        }
         (_, Some(Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::NotFound)) => {
             Error::Refused(text)
         }
@@ -134,6 +141,11 @@ pub(super) fn first() -> RowFilter {
     of(Filter::CellsPerRowLimitFilter(1))
 }
 
+/// No cell.
+pub(super) fn block_all() -> RowFilter {
+    of(Filter::BlockAllFilter(true))
+}
+
 /// Cells without their values.
 pub(super) fn stripped() -> RowFilter {
     of(Filter::StripValueTransformer(true))
@@ -171,6 +183,9 @@ mod tests {
         check(Code::PermissionDenied, ErrorKind::Forbidden);
         check(Code::InvalidArgument, ErrorKind::Invalid);
         check(Code::Unimplemented, ErrorKind::Unsupported);
+        check(Code::FailedPrecondition, ErrorKind::Invalid);
+        let refused = tonic::Status::failed_precondition("Single-row transactions are not allowed by this app profile");
+        assert_eq!(error(refused.into()).kind(), ErrorKind::ReadOnly);
         assert_eq!(error(ApiError::Protocol("a row has two keys")).kind(), ErrorKind::Protocol);
         assert_eq!(error(ApiError::Credentials("none".into())).kind(), ErrorKind::Forbidden);
     }

@@ -17,7 +17,10 @@ use keyspan_storage::{
     RowMutation, RowSet, TableName, Validation, Write,
     row::{self, live, stamp_for},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// Attempts of a write whose outcome is not known.
 const UNKNOWN_ATTEMPTS_MAX: u32 = 5;
@@ -162,7 +165,10 @@ impl Inner {
                 if holds { (mutations.clone(), Vec::new()) } else { (Vec::new(), mutations.clone()) };
             let answer = self.client.check_and_mutate(table.as_str(), &row.key, predicate.clone(), then, otherwise);
             match answer.await {
-                Ok(held) => return Ok(held == holds),
+                Ok(held) => {
+                    self.is_writable.store(true, Ordering::Relaxed);
+                    return Ok(held == holds);
+                }
                 Err(error) if error.is_outcome_unknown() => {
                     let (_, now) = self.current(table, known, &row.key).await?;
                     match &now.guard {
@@ -194,6 +200,28 @@ impl Inner {
         Ok((cells, Seen { guard, newest_micros }))
     }
 
+    /// Sees to it that a write may be made that no request would hold against the row: where the application profile
+    /// permits no single-row transactions, tables can only be read, as no guard holds there. Asked once, by a decision
+    /// that changes nothing, before the first such write.
+    async fn check_writable(&self, table: &TableName, key: &RowKey) -> Result<()> {
+        if self.is_writable.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let never = convert::block_all();
+        let then: Vec<_> = convert::mutation(&Mutation::DeleteFromRow, 0).into_iter().collect();
+        let mut attempt = 1;
+        loop {
+            let ask = self.client.check_and_mutate(table.as_str(), key, Some(never.clone()), then.clone(), Vec::new());
+            match ask.await {
+                Ok(_) => break,
+                Err(error) if error.is_outcome_unknown() && attempt < UNKNOWN_ATTEMPTS_MAX => attempt += 1,
+                Err(error) => return Err(self.error(table, error)),
+            }
+        }
+        self.is_writable.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes rows, each by itself.
     async fn write_blind(&self, parts: Vec<Part>, stamp_micros: i64) -> Result<()> {
         let mut tables: Vec<(TableName, Vec<Entry>)> = Vec::new();
@@ -205,6 +233,9 @@ impl Inner {
             }
         }
         for (table, mut entries) in tables {
+            if let Some(entry) = entries.first() {
+                self.check_writable(&table, &entry.key).await?;
+            }
             let results = match entries.pop() {
                 Some(Entry { key, mutations, repeatable }) if entries.is_empty() => {
                     vec![self.client.mutate_row(table.as_str(), &key, mutations, repeatable).await]
@@ -243,6 +274,9 @@ impl Inner {
                     Ok(parts.len() - 1)
                 }
             });
+        }
+        if let Some(part) = parts.first() {
+            self.check_writable(table, &part.row.key).await?;
         }
         let entries = parts.into_iter().map(|part| self.entry(&part.known, part.row, stamp_micros)).collect();
         let written = self.client.mutate_rows(table.as_str(), entries).await;
@@ -305,6 +339,9 @@ impl Inner {
             let rows = found.try_next().await.map_err(|error| self.error(table, error))?;
             let is_last = rows.is_none();
             keys.extend(rows.into_iter().flatten().map(|row| row.key));
+            if let Some(key) = keys.first() {
+                self.check_writable(table, key).await?;
+            }
             if is_prefix && deleted == 0 && keys.len() > DELETE_ROWS_MAX {
                 let dropped = self.client.drop_row_range(table.as_str(), prefix).await;
                 return dropped.map_err(|error| self.error(table, error));

@@ -200,6 +200,8 @@ async fn requests_are_counted() {
         assert!(done);
         assert_eq!(proxy.requests.swap(0, Ordering::SeqCst), want, "{what}");
     };
+    count("the first blind write, which asks whether the profile permits decisions", 2, true).await;
+    store.commit(Commit { writes: vec![row("k", b"1")], validation: None }).await.unwrap();
     count("a blind write", 1, true).await;
     let found = store.read_row(&table(), &key("k"), None).await.unwrap();
     count("a point read", 1, found.is_some()).await;

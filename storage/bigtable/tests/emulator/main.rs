@@ -7,6 +7,7 @@
 
 mod differential;
 mod guards;
+#[allow(dead_code, reason = "the tests of the gateway use all of it")]
 mod proxy;
 
 use keyspan_bigtable::{BigtableStore, Settings};

@@ -16,7 +16,7 @@ use keyspan_bigtable_api::data::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU32, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 use tokio::net::TcpListener;
 use tonic::{
@@ -34,6 +34,8 @@ pub(crate) struct Proxy {
     random: Mutex<SmallRng>,
     /// One of so many chances is taken; 0 for none.
     odds: AtomicU32,
+    /// Whether the application profile permits single-row transactions, as the emulator's always does.
+    pub(crate) is_transactional: AtomicBool,
     /// Requests about rows.
     pub(crate) requests: AtomicUsize,
     /// Chances that were taken.
@@ -49,7 +51,8 @@ impl Proxy {
         let admin = Connections::new(&uri).unwrap();
         let odds = AtomicU32::new(odds);
         let (requests, failures) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let proxy = Arc::new(Self { client, random, odds, requests, failures });
+        let is_transactional = AtomicBool::new(true);
+        let proxy = Arc::new(Self { client, random, odds, is_transactional, requests, failures });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let data_uri = format!("http://{}", listener.local_addr().unwrap());
         let service = BigtableServer::new(Handle(proxy.clone()));
@@ -144,6 +147,11 @@ impl Bigtable for Handle {
         &self,
         request: Request<CheckAndMutateRowRequest>,
     ) -> Answer<CheckAndMutateRowResponse> {
+        if !self.0.is_transactional.load(Ordering::SeqCst) {
+            // The words of Google's service (github.com/googleapis/google-cloud-python, pull request 10021).
+            let words = "Single-row transactions are not allowed by this app profile";
+            return Err(Status::failed_precondition(words));
+        }
         // Networks do not send twice what an HTTP/2 stream carries; a client that did so would have to know why.
         self.0.requests.fetch_add(1, Ordering::SeqCst);
         self.0.lost()?;

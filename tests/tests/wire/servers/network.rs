@@ -2,8 +2,10 @@
 //! requests and answers are lost, doubled and cut.
 
 use super::{READINGS, World, both, instance};
-use crate::wire::harness::rows;
+use crate::wire::harness::{error, rows, told};
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::SinkExt;
 use keyspan_bigtable::Settings;
 use proxy::Proxy;
 use std::sync::{Arc, atomic::Ordering};
@@ -65,6 +67,40 @@ async fn requests_are_counted() -> Result<()> {
         }
     }
     ensure!(counted.is_empty(), "{counted:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_without_decisions_about_rows_is_for_reading() -> Result<()> {
+    let (world, proxy) = world().await?;
+    let alto = world.tenant("alto").await?;
+    let permit = |is: bool| proxy.is_transactional.store(is, Ordering::SeqCst);
+    let refused = "25006 tables on this server can only be read: \
+        its application profile permits no single-row transactions";
+    permit(false);
+    let copied = async || {
+        let sink = alto.copy_in::<_, Bytes>("COPY counters (k, n) FROM STDIN").await?;
+        let mut sink = std::pin::pin!(sink);
+        sink.send(Bytes::from_static(b"c\t3\n")).await?;
+        sink.finish().await
+    };
+    for sql in [
+        "INSERT INTO counters VALUES ('a', 1, 'x')",
+        "INSERT INTO counters VALUES ('a', 1, 'x') ON CONFLICT (k) DO UPDATE SET n = 2",
+        "INSERT INTO counters SELECT 'a' || n, n FROM generate_series(1, 100) n",
+    ] {
+        assert_eq!(error(&alto, sql).await, refused, "{sql}");
+    }
+    assert_eq!(copied().await.map_err(|error| told(&error)), Err(refused.to_owned()));
+    assert_eq!(both(&alto, "SELECT count(*) FROM counters").await?, ["0"]);
+    permit(true);
+    alto.batch_execute("INSERT INTO counters VALUES ('a', 1, 'x'), ('b', 2, 'y')").await?;
+    assert_eq!(copied().await?, 1);
+    permit(false);
+    for sql in ["UPDATE counters SET n = n + 1 WHERE k = 'a'", "DELETE FROM counters WHERE k = 'a' AND n = 1"] {
+        assert_eq!(error(&alto, sql).await, refused, "{sql}");
+    }
+    assert_eq!(both(&alto, "SELECT k, n FROM counters ORDER BY k").await?, ["a|1", "b|2", "c|3"]);
     Ok(())
 }
 
