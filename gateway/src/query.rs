@@ -405,6 +405,8 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
     known.type_names().resolve(&mut query);
     passes::run(&mut query, &columns_of(context)).await?;
     domains::expand(context, &known, &mut query).await?;
+    // Of whatever casts there are by now.
+    crate::pg::plan::cast_names::mark(&mut query);
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));

@@ -1,6 +1,7 @@
 //! Rules over logical plans: types of literals, parameters and unions, operators, casts, correlated subqueries.
 
 pub mod apply;
+pub mod cast_names;
 pub mod casts;
 pub(crate) mod char_blanks;
 pub mod checked;

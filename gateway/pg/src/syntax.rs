@@ -11,6 +11,7 @@ pub mod build;
 pub mod calls;
 mod cast_calls;
 pub mod column_names;
+mod composite_sets;
 mod counted_rows;
 mod counted_sets;
 pub mod dialect;

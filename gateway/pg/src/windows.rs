@@ -24,12 +24,17 @@ use datafusion::{
 use std::sync::Arc;
 
 pub mod excluding;
+mod numbered;
 
-/// Registers `lag` and `lead`, which replace DataFusion's.
+/// Registers `lag`, `lead` and the functions that number rows, which replace DataFusion's.
 pub fn register(state: &mut SessionState) {
     for (inner, is_lead) in [(lag_udwf(), false), (lead_udwf(), true)] {
         let shift = Shift { inner, is_lead, signature: Signature::user_defined(Volatility::Immutable) };
         let registered = state.register_udwf(Arc::new(WindowUDF::from(shift)));
+        debug_assert!(registered.is_ok(), "a session's state takes functions");
+    }
+    for function in numbered::functions() {
+        let registered = state.register_udwf(function);
         debug_assert!(registered.is_ok(), "a session's state takes functions");
     }
 }

@@ -3,11 +3,17 @@
 //!
 //! | rule | symptom without it | upstream | test |
 //! |---|---|---|---|
+//! | [`barriers`] | a filter above a join of two columns of one name asks the wrong one | [21246] | `postgres/names_twice.slt` |
+//! | [`barriers`] | merge joins compare wrong columns | [24414] | `tests/merge_joins.rs` |
 //! | [`canonical_comparisons`] | equal conditions in two forms drop rows or each other | | `postgres/alike.slt` |
+//! | [`constant_filters`] | a condition without columns leaves the row of an aggregation without GROUP BY | | `postgres/never.slt` |
+//! | [`dependencies`] | ORDER BY loses columns, DISTINCT and GROUP BY rows, above joins of tables with keys | | `postgres/keys_of_joins.slt` |
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
+//! | [`dynamic_lists`] | values of a list of IN that are computed of the row are taken for constants | | `postgres/computed_lists.slt` |
 //! | [`fetched_sorts`] | windows, filters, joins below ORDER BY … LIMIT see its rows alone | | `postgres/limits_above.slt` |
 //! | [`filter_projection`] | wrong columns above a filter, or an internal error | | `order_and_limit.slt` |
 //! | [`grouping_set_order`] | groups whose keys are NULL come unsorted | [24421] | `tests/grouping_sets.rs` |
+//! | [`grouping_set_values`] | `ROLLUP (a > 1)` fails where types have to be settled | | `postgres/rolled_values.slt` |
 //! | [`null_equal_joins`] | NULLs match in keys of `=`, or do not in `IS NOT DISTINCT FROM` beside it | | `postgres/distinct_from.slt` |
 //! | [`single_distinct`] | `sum(a), count(DISTINCT b)` of integers is an internal error | | `aggregates.slt` |
 //!
@@ -16,19 +22,30 @@
 //! | where | symptom without it | upstream | test |
 //! |---|---|---|---|
 //! | `aggregates/min_max.rs` | `min`, `max` of floats forget NaN, infinities | [24432] | `postgres/extremes.slt` |
+//! | `plan/cast_names.rs` | casts of one value to two types have one name, which is refused | | `postgres/casts_beside.slt` |
+//! | `plan/casts.rs` | a cast that loses digits is taken away from before a comparison | | `postgres/computed_lists.slt` |
 //! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |
 //! | `query/unnest_keys.rs` | `unnest` keeps its input's key: ORDER BY loses columns | | `postgres/unnested.slt` |
+//! | `query/state.rs`, schema check | a cast or a test that is never NULL ends an aggregation above it | | `postgres/casts_beside.slt` |
 //! | `query/state.rs`, spill files | a repartitioning by way of files waits for ever | [24883] | `state/tests.rs` |
 //! | `query/state.rs`, file scans | file groups are cut by bytes once more, into empty streams | | |
+//! | `windows/numbered.rs` | `row_number() / 2` has digits | | `postgres/rolled_values.slt` |
 //!
+//! [21246]: https://github.com/apache/datafusion/issues/21246
+//! [24414]: https://github.com/apache/datafusion/issues/24414
 //! [24421]: https://github.com/apache/datafusion/issues/24421
 //! [24432]: https://github.com/apache/datafusion/issues/24432
 //! [24883]: https://github.com/apache/datafusion/issues/24883
 
+pub mod barriers;
 pub mod canonical_comparisons;
+pub mod constant_filters;
+pub mod dependencies;
 pub mod distinct_on;
+pub mod dynamic_lists;
 pub mod fetched_sorts;
 pub mod filter_projection;
 pub mod grouping_set_order;
+pub mod grouping_set_values;
 pub mod null_equal_joins;
 pub mod single_distinct;

@@ -18,6 +18,7 @@ use keyspan_pg::{
 mod calls;
 pub(crate) mod complexity;
 mod forms;
+mod grouping_sets;
 pub(crate) mod subscripts;
 pub(crate) mod writing_with;
 
@@ -69,6 +70,7 @@ impl<'a> TokenReader<'a> {
             if !tokens.is_empty() {
                 let longest_chain = complexity::check(tokens)?;
                 calls::rewrite(tokens);
+                grouping_sets::rewrite(tokens);
                 statements.push(Self {
                     tokens: std::mem::take(tokens),
                     longest_chain,

@@ -16,7 +16,13 @@ use crate::{
         },
         types,
         workarounds::{
-            canonical_comparisons::CanonicalComparisons, filter_projection, null_equal_joins,
+            barriers,
+            canonical_comparisons::CanonicalComparisons,
+            constant_filters,
+            dependencies::{self, Dependencies},
+            dynamic_lists, filter_projection,
+            grouping_set_values::GroupingSetValues,
+            null_equal_joins,
             single_distinct::SingleDistinct,
         },
     },
@@ -29,7 +35,7 @@ use datafusion::{
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     optimizer::{
         Analyzer, AnalyzerRule, Optimizer, OptimizerRule, eliminate_cross_join::EliminateCrossJoin,
-        push_down_filter::PushDownFilter,
+        push_down_filter::PushDownFilter, replace_distinct_aggregate::ReplaceDistinctWithAggregate,
     },
     physical_optimizer::{
         PhysicalOptimizerRule, ensure_requirements::EnsureRequirements, optimizer::PhysicalOptimizer,
@@ -69,6 +75,9 @@ fn make() -> SessionState {
     // `plan::subquery_order` does it, and knows what the order of a subquery's rows is asked for.
     options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.sort_pushdown_buffer_capacity = AHEAD_BYTES;
+    // Of a cast to a named type, and of `IS NOT TRUE`, a logical plan knows that they are never NULL, and a physical one
+    // does not: 55.2 would end each statement that aggregates such a column (`SELECT DISTINCT id::text`).
+    options.execution.skip_physical_aggregate_schema_check = true;
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
     // cores.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
@@ -83,6 +92,7 @@ fn make() -> SessionState {
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
         Arc::new(CellTimes),
+        Arc::new(GroupingSetValues),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
         Arc::new(with_ties::WithTies),
@@ -98,16 +108,27 @@ fn make() -> SessionState {
     analyzer.push(checked::checked());
     analyzer.push(Arc::new(order_keys::OrderKeys));
     analyzer.push(Arc::new(CanonicalComparisons));
+    analyzer.push(dynamic_lists::dynamic_lists());
     analyzer.push(Arc::new(KeylessUnnest));
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
+        if dependencies::RULES.contains(&rule.name()) {
+            logical.push(Arc::new(Dependencies));
+        }
+        if rule.name() == ReplaceDistinctWithAggregate::new().name() {
+            logical.push(Arc::new(dependencies::Distincts));
+        }
         if rule.name() == EliminateCrossJoin::new().name() {
             logical.push(Arc::new(null_equal_joins::AsFilter));
         }
         if rule.name() == PushDownFilter::new().name() {
             logical.push(Arc::new(crate::pg::plan::whole_days::WholeDays));
             logical.push(Arc::new(CanonicalComparisons));
+            logical.push(Arc::new(constant_filters::Guard));
+            logical.push(rule);
+            logical.push(Arc::new(constant_filters::Unguard));
+            continue;
         }
         if rule.name() == SingleDistinct::default().name() {
             logical.push(Arc::new(SingleDistinct::default()));
@@ -127,6 +148,10 @@ fn make() -> SessionState {
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
         }
+        if barriers::RULES.contains(&rule.name()) {
+            physical.extend(barriers::between_barriers(rule));
+            continue;
+        }
         physical.push(rule);
     }
     physical.push(Arc::new(run_aggregate::RunAggregates::default()));
@@ -140,12 +165,14 @@ fn make() -> SessionState {
         .with_physical_optimizer_rules(physical)
         .with_query_planner(Arc::new(crate::pg::exec::apply::Planner))
         .build();
+    state.register_relation_planner(Arc::new(dependencies::Relations)).expect("a state takes any planner");
     for name in NOT_POSTGRES {
         state.deregister_udf(name).expect("the state's own functions can be taken away");
     }
     functions::register(&mut state);
     let of_rules = whole_rows::functions()
         .chain(with_ties::function())
+        .chain(std::iter::once(crate::pg::plan::cast_names::function()))
         .chain(regexps::functions())
         .chain(json_paths::functions())
         .chain(documents::functions())

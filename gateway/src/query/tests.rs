@@ -4,6 +4,7 @@ mod apply;
 mod cancellable_joins;
 mod grouping_sets;
 mod materialized;
+mod merge_joins;
 mod run_aggregate;
 
 use super::testing::{session, shown};

@@ -220,12 +220,14 @@ files! { "tests/slt/postgres":
     bits
     bytes
     casts
+    casts_beside
     catalog
     changed_types
     changes
     char
     comments
     composites
+    computed_lists
     correlated
     date_forms
     defaults
@@ -252,6 +254,7 @@ files! { "tests/slt/postgres":
     json_changes
     json_paths
     key_changes
+    keys_of_joins
     kinds_of_statements
     laterals
     limits_above
@@ -260,7 +263,9 @@ files! { "tests/slt/postgres":
     merge
     merged_columns
     names
+    names_twice
     nested_joins
+    never
     number_templates
     numerics
     ordered_sets
@@ -276,6 +281,7 @@ files! { "tests/slt/postgres":
     regexps
     relational
     returned_beside
+    rolled_values
     schemas
     second_digits
     sequences

@@ -107,13 +107,12 @@ impl AggregateUDFImpl for StringAgg {
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(Box::new(wrapped::Many::new(self.texts.create_groups_accumulator(arguments)?, texts())))
     }
+    /// The values are sorted here, however they come: two calls of one query may have two orders.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.texts.order_sensitivity()
+        AggregateOrderSensitivity::SoftRequirement
     }
-    fn with_beneficial_ordering(self: Arc<Self>, beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        let inner = self.texts.as_ref().clone().with_beneficial_ordering(beneficial)?;
-        Ok(inner
-            .map(|inner| Arc::new(Self::new(Arc::new(inner), Arc::clone(&self.listed))) as Arc<dyn AggregateUDFImpl>))
+    fn with_beneficial_ordering(self: Arc<Self>, _: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
     }
     fn reverse_expr(&self) -> ReversedUDAF {
         let same = Self::new(Arc::clone(&self.texts), Arc::clone(&self.listed));

@@ -231,7 +231,12 @@ impl Overload {
 
     /// The types of arguments of the inner function.
     fn coerced(&self, types: &[DataType]) -> PlanResult<Vec<DataType>> {
+        // PostgreSQL has none for integers.
+        let is_round = self.name == "round" && types.len() == 1;
         let to_double = |data: &DataType| {
+            if is_round && data.is_integer() {
+                return DataType::Float64;
+            }
             let is_numeric = numeric::is_exact(data) || numeric::is_decimal(data) && !self.decimals;
             let beside_float = numeric::is_decimal(data) && types.iter().any(DataType::is_floating);
             if is_numeric || beside_float { DataType::Float64 } else { data.clone() }

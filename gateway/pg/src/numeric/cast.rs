@@ -43,6 +43,13 @@ pub fn converts(from: &DataType, to: &DataType) -> bool {
 /// # Errors
 /// 22003 for what does not fit, 0A000 for NaN and infinities as integers.
 pub fn convert(array: &ArrayRef, target: &DataType, digits: Option<Digits>) -> Result<ArrayRef> {
+    if let (DataType::Decimal128(..), DataType::Decimal128(..)) = (array.data_type(), target) {
+        let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+        // What does not fit is told below.
+        if let Ok(rescaled) = arrow::compute::cast_with_options(array, target, &options) {
+            return Ok(rescaled);
+        }
+    }
     let numbers = || (0..array.len()).map(|row| column::number(array, row));
     Ok(match target {
         DataType::LargeBinary => match digits {

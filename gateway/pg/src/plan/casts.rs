@@ -65,10 +65,12 @@ pub fn function(from: &DataType, target: &FieldRef) -> Option<Arc<ScalarUDF>> {
             item.is_some_and(|item| function(from.data_type(), &item).is_some())
         }
         (from, to) if numeric::cast::converts(from, to) => true,
-        // What does not fit is refused in PostgreSQL's words.
+        // What does not fit is refused in PostgreSQL's words; what loses digits is no cast that DataFusion knows, which
+        // would take it away from before a comparison (`n::numeric(9,1) = 2.5` is true of 2.46).
         (DataType::Decimal128(p, s), DataType::Decimal128(precision, scale)) => {
-            i32::from(*precision) - i32::from(*scale) < i32::from(*p) - i32::from(*s)
+            scale < s || i32::from(*precision) - i32::from(*scale) < i32::from(*p) - i32::from(*s)
         }
+        (DataType::Decimal256(_, s), DataType::Decimal256(_, scale)) => scale < s,
         (DataType::Float32 | DataType::Float64 | DataType::Decimal128(..), to) if to.is_integer() => true,
         (DataType::Interval(_), DataType::Time64(_)) | (DataType::Time64(_), DataType::Interval(_)) => true,
         (

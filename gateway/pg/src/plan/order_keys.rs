@@ -42,7 +42,7 @@ use datafusion::{
     optimizer::AnalyzerRule,
     scalar::ScalarValue,
 };
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// The rule.
 #[derive(Debug)]
@@ -349,15 +349,40 @@ const EXACT_DISTINCT: [&str; 6] = ["sum", "avg", "stddev", "stddev_pop", "var", 
 
 fn groups_by_keys(aggregate: &Aggregate) -> bool {
     let schema = aggregate.input.schema();
+    let determined = determined(&aggregate.group_expr, schema);
     aggregate.group_expr.iter().any(|by| match by {
         Expr::GroupingSet(set) => set.distinct_expr().into_iter().any(|by| has_key(by, schema)),
-        by => has_key(by, schema),
+        by => has_key(by, schema) && !determined.contains(by),
     })
+}
+
+/// What is grouped by, but is determined by the rest of it: it is the same in all rows of a group, and needs no key.
+/// GROUP BY of a table's key is filled up with all columns of the table, most of which are left out again.
+fn determined(group_expr: &[Expr], schema: &DFSchema) -> Vec<Expr> {
+    let names = schema.field_names();
+    let place = |by: &Expr| match by {
+        Expr::Column(column) => names.iter().position(|name| *name == column.flat_name()),
+        _ => None,
+    };
+    let places: Vec<Option<usize>> = group_expr.iter().map(place).collect();
+    let keys: Vec<_> = schema
+        .functional_dependencies()
+        .iter()
+        .filter(|key| !key.nullable && key.source_indices.iter().all(|source| places.contains(&Some(*source))))
+        .collect();
+    let is_determined = |place: usize| {
+        keys.iter().any(|key| key.target_indices.contains(&place) && !key.source_indices.contains(&place))
+    };
+    let pairs = group_expr.iter().zip(&places);
+    pairs.filter(|(_, place)| place.is_some_and(is_determined)).map(|(by, _)| by.clone()).collect()
 }
 
 /// The aggregation by keys, below a projection of what it had.
 fn grouped_by_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
-    let Aggregate { input, mut group_expr, mut aggr_expr, schema, .. } = aggregate;
+    let Aggregate { input, group_expr, mut aggr_expr, schema, .. } = aggregate;
+    // The schema has each of them once.
+    let mut seen = HashSet::new();
+    let mut group_expr: Vec<Expr> = group_expr.into_iter().filter(|by| seen.insert(by.clone())).collect();
     let aggregates = aggr_expr.len();
     // What is grouped by, each once: of grouping sets it is what all of them have, and the set's number comes behind.
     let sets = group_expr.iter().find_map(|by| if let Expr::GroupingSet(set) = by { Some(set.clone()) } else { None });
@@ -371,7 +396,9 @@ fn grouped_by_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
     };
     let mut places: Vec<usize> = (0..groups + aggregates).collect();
     let mut lengths: Vec<(Expr, Expr)> = Vec::new();
-    for (at, of) in keys.iter().enumerate().filter(|(_, by)| has_key(by, input.schema())) {
+    let determined = if sets.is_some() { Vec::new() } else { determined(&group_expr, input.schema()) };
+    let compared = |by: &Expr| has_key(by, input.schema()) && !determined.contains(by);
+    for (at, of) in keys.iter().enumerate().filter(|(_, by)| compared(by)) {
         let params = AggregateFunctionParams {
             args: vec![of.clone()],
             distinct: false,

@@ -9,8 +9,8 @@
 use super::{
     aggregate_calls,
     build::{call, parsed_query},
-    calls, column_names, counted_rows, counted_sets, documents, group_places, named_windows, order_by, ordered_sets,
-    overlaps, records, recursion, referenced_names, row_comparison, row_in_query, samples, set_returning,
+    calls, column_names, composite_sets, counted_rows, counted_sets, documents, group_places, named_windows, order_by,
+    ordered_sets, overlaps, records, recursion, referenced_names, row_comparison, row_in_query, samples, set_returning,
     using_columns, values,
     walk::{Rule, Walk},
 };
@@ -20,9 +20,11 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, Select, SelectItem, SetExpr, TableFactor,
+    UnaryOperator, Value,
 };
 use keyspan_catalog::value::exact::Exact;
+use std::collections::HashSet;
 
 /// Digits that Arrow's decimals have, at most.
 pub(crate) const DECIMAL_DIGITS: usize = 76;
@@ -67,6 +69,7 @@ pub static EXPAND: Walk = Walk {
     ],
     selects: &[
         Rule::new("named windows", named_windows::rewrite),
+        Rule::new("composite sets", composite_sets::rewrite),
         // Before `labels`: items are grouped by as they were written.
         Rule::new("places in grouping sets", group_places::rewrite),
         // Before `labels`: it writes `*` out, whose columns have names.
@@ -186,6 +189,7 @@ fn names_and_integers(expr: &mut Expr) -> Result<()> {
             unqualify(&mut function.name);
             form_of_normalize(function);
             typed_arguments(function);
+            constants_in_order(function);
             documents::typed(function);
             if let Some(values) = records::values_of_row(function) {
                 *expr = records::of(values);
@@ -414,6 +418,21 @@ fn typed_arguments(function: &mut Function) {
     }
 }
 
+/// `array_agg(a ORDER BY 1, b, b)`: a number is a value here, which orders nothing, and to DataFusion the number of an
+/// argument; nothing is ordered twice, of which DataFusion's accumulators lose count.
+fn constants_in_order(function: &mut Function) {
+    if let FunctionArguments::List(list) = &mut function.args {
+        list.clauses.retain_mut(|clause| match clause {
+            FunctionArgumentClause::OrderBy(order) => {
+                let mut seen = HashSet::new();
+                order.retain(|order| whole(&order.expr).is_none() && seen.insert(order.expr.clone()));
+                !order.is_empty()
+            }
+            _ => true,
+        });
+    }
+}
+
 /// A whole number that fits as `integer`, and a row as a value.
 fn as_integer(expr: &mut Expr) {
     if let Expr::Tuple(values) = expr {
@@ -432,11 +451,11 @@ fn as_integer(expr: &mut Expr) {
     }
 }
 
-/// A whole number that is written out, with whatever signs stand before it.
+/// A whole number that is written out, with whatever signs and brackets stand around it.
 fn whole(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => whole(expr).and_then(i64::checked_neg),
-        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => whole(expr),
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } | Expr::Nested(expr) => whole(expr),
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => digits.parse().ok(),
             _ => None,
@@ -503,6 +522,7 @@ mod tests {
                 query: hidden order
                 query: order by labels
                 select: named windows
+                select: composite sets
                 select: places in grouping sets
                 select: using_columns
                 select: labels

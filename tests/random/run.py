@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""Random queries on Keyspan and on PostgreSQL, compared.
+
+    pip install 'psycopg[binary]'
+    tests/random/run.py --keyspan 'host=127.0.0.1 port=5432 user=keyspan password=…' --postgres '…' [--seeds 0:5000]
+
+Two tables of every common type, with keys, with and without NULLs, are made in a database of its own on both servers.
+Each seed makes one query out of the templates below: joins, subqueries, groups and grouping sets, windows, DISTINCT, set
+operations, casts between all types. What PostgreSQL answers is right: types and names of columns, rows, and their order
+where ORDER BY says it. What differs is printed with its seed, an error of Keyspan alone too, and XX000 always. (`varchar`
+counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
+
+The exit code is 1 if anything was printed.
+"""
+
+import argparse
+import collections
+import random
+import re
+import sys
+
+from psycopg import pq
+
+DATABASE = "random_queries"
+TIMEOUT = "60s"
+TABLES = {
+    "t1": dict(id="int", a="int", b="bigint", s="smallint", c="text", d="text", e="numeric", n="numeric", f="float8",
+               g="timestamp", h="date", z="timestamptz", i="boolean", k="boolean", v="varchar", iv="interval"),
+    "t2": dict(id="bigint", t="int", a="int", c="text", d="varchar", n="numeric", f="float8", g="timestamp",
+               i="boolean"),
+}
+DEFINITIONS = [
+    "CREATE TABLE t1 (id int PRIMARY KEY, a int, b bigint NOT NULL, s smallint, c text, d text NOT NULL, e numeric,"
+    " n numeric(10,2) NOT NULL, f float8, g timestamp, h date NOT NULL, z timestamptz, i boolean, k boolean NOT NULL,"
+    " v varchar(5), iv interval)",
+    "CREATE TABLE t2 (id bigint PRIMARY KEY, t int NOT NULL, a int NOT NULL, c text NOT NULL, d varchar(10),"
+    " n numeric(8,3), f float8 NOT NULL, g timestamp NOT NULL, i boolean)",
+]
+WORDS = ["a", "b", "ab", "Abc", "x y", "", "10", "2", "zz", "é", "a'b"]
+TYPES = ["int", "bigint", "text", "numeric", "float8", "boolean", "date", "timestamp"]
+RARE = ["smallint", "varchar", "interval", "timestamptz"]
+NUMBERS = ["int", "bigint", "smallint", "numeric", "float8"]
+
+# Values of a type that are written out.
+CONSTANTS = {
+    "int": ["-4", "0", "1", "3", "9"],
+    "bigint": ["0::bigint", "12::bigint", "7::bigint"],
+    "smallint": ["0::smallint", "4::smallint"],
+    "numeric": ["1.5", "2.50", "0.1", "-1.25", "100.00", "3.0::numeric"],
+    "float8": ["1.5::float8", "2.25::float8"],
+    "text": ["'a'", "'ab'", "'x y'", "''", "'10'", "'b'::text"],
+    "varchar": ["'a'::varchar", "'ab'::varchar(3)"],
+    "boolean": ["true", "false", "null::boolean"],
+    "date": ["date '2024-01-02'", "'2024-02-01'::date"],
+    "timestamp": ["timestamp '2024-01-12 01:30:00'", "'2024-02-10'::timestamp"],
+    "timestamptz": ["timestamptz '2024-01-03 12:00:00+00'"],
+    "interval": ["interval '1 day'", "interval '2 hours'", "'30 minutes'::interval"],
+}
+
+# Expressions of a type. `{type}` is one of that type, `{=type}` a constant, `{x}` one of a type that is chosen
+# for the whole template, `{=x}` a constant of it; `{any}` is of any type, `{T}` of the type that is asked for. A
+# semicolon stands between templates.
+EXPRESSIONS = {
+    "int": """{int} + {int};{int} - {int};length({text});({bigint})::int;({smallint})::int;({numeric})::int;({float8})::int
+        ;({boolean})::int;abs({int});extract(day from {date})::int;({int}) % 3;({int}) / 2;({date}) - ({date})
+        ;position({text} in {text});ascii({text});case {text} when 'a' then {int} else 3 end;cardinality(array[{int}, 2])
+        ;(array[{int}, {int}])[2];sign({numeric})::int;octet_length({text});strpos({text}, 'b');(({int}) & 3) | 4
+        ;num_nulls({int}, {text});-({int});mod({int}, 5);(jsonb_build_array({int}, {text}) ->> 0)::int""",
+    "bigint": "({int})::bigint;({bigint}) + {int};({bigint}) * {int};({bigint}) % 4;greatest({bigint}, {int});({bigint}) / 3"
+        ";extract(epoch from {timestamp})::bigint",
+    "smallint": "(({int}) % 7)::smallint;abs({=smallint})",
+    "numeric": """({numeric}) + ({numeric});({numeric}) - ({int});({numeric}) * ({int});round({numeric}, 1)
+        ;({int})::numeric;({bigint})::numeric;({float8})::numeric;({int})::numeric(10,2);trunc({numeric});({numeric}) / 4
+        ;extract(hour from {timestamp});abs({numeric});ceil({numeric});mod({numeric}, 3);({numeric}) / nullif({int}, 0)
+        ;-({numeric});round({numeric});floor({numeric});({numeric})::numeric(12,1);extract(epoch from {interval})""",
+    "float8": "({float8}) + ({float8});({float8}) - ({int});({int})::float8;({numeric})::float8;floor({float8})"
+        ";({float8}) / 2;round({int})",
+    "text": """({text}) || ({text});({any})::text;({varchar})::text;upper({text});lower({text});substr({text}, 1, 2)
+        ;replace({text}, 'a', 'q');to_char({timestamp}, 'YYYY-MM');lpad({text}, 4, '*');concat({any}, {text});left({text}, 2)
+        ;trim({text});to_char({numeric}, '999.99');({text})::varchar(3);split_part({text}, 'a', 1);reverse({text})
+        ;initcap({text});repeat({text}, 2);translate({text}, 'ab', 'ba');md5({text});to_char({int}, '000')
+        ;case {int} when 1 then {text} when 2 then 'two' else {text} end;overlay({text} placing 'Q' from 1 for 1)
+        ;regexp_replace({text}, '[ab]', 'X', 'g');concat_ws('-', {text}, {int});jsonb_build_object('k', {int}) ->> 'k'
+        ;array_to_string(array[{text}, {text}], ',');right({text}, 2)""",
+    "varchar": "({text})::varchar(4);({int})::varchar",
+    "boolean": """({x}) = ({x});({x}) < ({x});({x}) <> ({x});({x}) >= ({x});({boolean}) and ({boolean})
+        ;({boolean}) or ({boolean});not ({boolean});({any}) is null;({any}) is not null;({x}) in ({=x}, {=x}, {x})
+        ;({x}) not in ({=x}, {x});({x}) between ({=x}) and ({x});({text}) like '%a%';({text}) not like '_'
+        ;({text}) ilike 'a%';({x}) is distinct from ({x});({x}) is not distinct from ({x});({int}) < ({numeric})
+        ;({bigint}) = ({float8});({text}) ~ '^[a-c]';({int}) = any (array[{=int}, {int}])
+        ;({text}) <> all (array[{=text}, {text}]);({boolean}) is true;({boolean}) is not true;({boolean}) is not false
+        ;({boolean}) is unknown;(({int}), ({text})) < (({int}), ({text}));(({int}), ({text})) = (({int}), ({text}))
+        ;starts_with({text}, 'a');({text}) similar to '(a|b)%'""",
+    "date": "({timestamp})::date;({date}) + 3;({date}) - 1;date_trunc('month', {date})::date"
+        ";make_date(2024, 1 + abs({int}) % 12, 3)",
+    "timestamp": "date_trunc('day', {timestamp});date_trunc('week', {timestamp});({date})::timestamp"
+        ";({timestamp}) + ({interval});({date}) - ({interval});({timestamptz}) at time zone 'America/New_York'",
+    "timestamptz": "({timestamp})::timestamptz;({timestamptz}) + ({interval});({timestamp}) at time zone 'Europe/Berlin'",
+    "interval": "({interval}) + ({interval});({timestamp}) - ({timestamp});({interval}) * 2;age({timestamp}, {timestamp})"
+        ";make_interval(days => {int});-({interval})",
+}
+OF_ANY_TYPE = "coalesce({T}, {T});case when {boolean} then {T} else {T} end;nullif({T}, {=T});case when {boolean} then {T} end"
+AGGREGATES = """count(*);count({any});count(distinct {any});sum({int});sum({bigint});sum({numeric});sum(distinct {int});avg({int})
+    ;avg({numeric});avg({float8});min({int});max({text});min({date});max({timestamp});max({numeric})|bool_and({boolean})
+    |bool_or({boolean});length(string_agg({text}, ',' order by {text}));string_agg(distinct {text}, ',');count(*) filter (where {boolean})
+    ;sum({int}) filter (where {boolean});max({int})::text;array_agg({int} order by {int}, {text}) is null"""
+WINDOWS = """count(*) over (partition by {int});sum({int}) over (partition by {text});rank() over (order by {int}, {text})
+    ;max({text}) over (partition by {boolean});count({text}) over (partition by {text} order by {int})
+    ;dense_rank() over (partition by {boolean} order by {date} desc);rank() over (order by {text}) / 2
+    ;max({int}) filter (where {boolean}) over (partition by {int});cume_dist() over (order by {int})"""
+# `{col}` is a column of the query around, of whole numbers.
+CONDITIONS = """exists (select 1 from t2 w where w.a = {col} and w.id > 5);not exists (select 1 from t1 w where w.id = {col} and w.k)
+    ;{col} in (select w.a from t1 w where w.b > {col});{col} not in (select w.id from t2 w where w.a = {col})
+    ;(select count(*) from t1 w where w.a = {col}) > 1;{col} = any (select w.a from t2 w)
+    ;{col} > all (select w.a from t2 w where w.id < 9 and w.a < {col});(select max(w.id) from t1 w where w.a = {col}) is not null
+    ;({text}) in (select w.c from t2 w);({int}) > (select avg(w.a) from t2 w);(select false);(select max(w.a) from t2 w) > 100"""
+SCALARS = """(select count(*) from t1 w where w.a = {col});(select sum(w.b) from t1 w where w.id < {col})
+    ;(select max(w.c) from t2 w where w.a = {col} having count(*) > 1);(select w.d from t1 w where w.id = {col})
+    ;exists (select 1 from t2 w where w.a = {col});array(select w.a from t1 w where w.id <= {col} and w.k order by w.id)"""
+JOINS = ["join", "left join", "join", "right join", "full join"]
+KEYS = ["x.id = y.id", "x.a = y.a", "x.c = y.c", "x.id = y.a"]
+
+
+def alternatives(templates):
+    return [" ".join(template.split()) for template in templates.split(";")]
+
+
+EXPRESSIONS = {kind: alternatives(templates) for kind, templates in EXPRESSIONS.items()}
+OF_ANY_TYPE, AGGREGATES, WINDOWS = map(alternatives, (OF_ANY_TYPE, AGGREGATES, WINDOWS))
+CONDITIONS, SCALARS = map(alternatives, (CONDITIONS, SCALARS))
+
+
+class Maker:
+    """Makes one query. `scope` is the relations whose columns may stand in it: names and types of columns by alias."""
+
+    def __init__(self, seed):
+        self.random, self.scope = random.Random(seed), {}
+
+    def chance(self, odds):
+        return self.random.random() < odds
+
+    def one(self, items):
+        return self.random.choice(items)
+
+    def kind(self):
+        return self.one(TYPES + TYPES + RARE)
+
+    def columns(self, *kinds):
+        return [f"{alias}.{name}" for alias, names in self.scope.items() for name, kind in names.items() if kind in kinds]
+
+    def filled(self, template, depth):
+        """A template with an expression for each placeholder."""
+        chosen = self.one(TYPES)
+
+        def placed(found):
+            constant, name = found.groups()
+            kind = {"x": chosen, "any": self.kind()}.get(name, name)
+            if name == "col":
+                return self.one(self.columns("int", "bigint") or ["1"])
+            return self.one(CONSTANTS[kind]) if constant else self.expression(kind, depth)
+
+        return re.sub(r"\{(=?)(\w+)\}", placed, template)
+
+    def expression(self, kind, depth):
+        if depth <= 0 or self.chance(0.25):
+            columns = self.columns(kind, "varchar") if kind == "text" else self.columns(kind)
+            return self.one(columns) if columns and self.chance(0.85) else self.one(CONSTANTS[kind])
+        if self.chance(0.2):
+            return self.filled(self.one(OF_ANY_TYPE).replace("T}", kind + "}"), depth - 1)
+        return self.filled(self.one(EXPRESSIONS[kind]), depth - 1)
+
+    def relations(self, depth):
+        """What stands behind FROM."""
+        names = list(TABLES)
+        x, y, w = self.one(names), self.one(names), self.one(names)
+        form = self.random.randrange(12)
+        if form == 0:
+            self.scope = {"x": {"a": "int"}}
+            sets = ["generate_series(1, 6) x(a)", "(values (1), (2), (2), (null)) x(a)", "(select distinct a from t1) x"]
+            return self.one(sets)
+        if form == 1:
+            shared = {"a", "c"}
+            self.scope = {
+                alias: {name: kind for name, kind in TABLES[table].items() if name not in shared}
+                for alias, table in (("x", x), ("y", y))
+            }
+            return f"{x} x {self.one(JOINS)} {y} y using ({self.one(['a', 'c', 'a, c'])})"
+        if form == 2:
+            self.scope = {"x": TABLES[x], "w": TABLES[w]}
+            condition = f"{self.expression('boolean', 1)} and w.id > x.a"
+            some = f"select w.a as m, w.id as o from {w} w where {condition} order by w.id limit 2"
+            all_of_them = f"select count(*) as m, max(w.id) as o from {w} w where {condition}"
+            self.scope = {"x": TABLES[x], "y": {"m": "bigint"}}
+            return f"{x} x {self.one(['left join', 'join'])} lateral ({self.one([some, all_of_them])}) y on true"
+        if form == 3:
+            self.scope = {"x": TABLES[x], "y": TABLES[y], "w": TABLES[w]}
+            first = f"{x} x {self.one(JOINS)} {y} y on x.id = y.{self.one(['id', 'a'])}"
+            return f"{first} {self.one(JOINS)} {w} w on {self.one('xy')}.a = w.{self.one(['a', 'id'])}"
+        if form <= 5 and depth > 0:
+            inner = Maker(self.random.random())
+            query, columns = inner.select(depth - 1, named=True)
+            self.scope = {"x": columns}
+            return f"({query}) x"
+        if form <= 8:
+            self.scope = {"x": TABLES[x], "y": TABLES[y]}
+            join = self.one(JOINS)
+            further = join != "full join" and self.chance(0.3)
+            on = self.one(KEYS) + (f" and {self.expression('boolean', 1)}" if further else "")
+            return f"{x} x {join} {y} y on {on}"
+        self.scope = {"x": TABLES[x]}
+        return f"{x} x"
+
+    def where(self):
+        if self.chance(0.45):
+            return ""
+        conditions = [self.expression("boolean", 2)] if self.chance(0.8) else []
+        if not conditions or self.chance(0.2):
+            conditions.append(self.filled(self.one(CONDITIONS), 1))
+        return " where " + " and ".join(f"({condition})" for condition in conditions)
+
+    def items(self, named):
+        """Items without groups."""
+        items = []
+        for _ in range(self.random.randint(1, 4)):
+            kind = self.kind()
+            items.append((self.expression(kind, self.random.randint(0, 2)), kind))
+        if not named and self.chance(0.2):
+            items.append((self.filled(self.one(SCALARS), 1), None))
+        is_distinct = self.chance(0.35)
+        if not is_distinct and self.chance(0.25):
+            items.append((self.filled(self.one(WINDOWS), 1), None))
+        return is_distinct, items, ""
+
+    def groups(self):
+        """Items of groups, and what stands behind WHERE."""
+        groups = []
+        for _ in range(self.random.randint(0, 3)):
+            kind = self.kind()
+            groups.append((self.expression(kind, self.random.randint(0, 2)), kind))
+        items = [group for group in groups if self.chance(0.85)]
+        items += [(f"({text})::text", "text") for text, kind in groups if kind in ("int", "date") and self.chance(0.15)]
+        for _ in range(self.random.randint(0 if items else 1, 3)):
+            items.append((self.filled(self.one(AGGREGATES), 1), None))
+        # Constants are places in GROUP BY.
+        keys = [text for text, _ in groups if re.search(r"[xyw]\.\w", text)]
+        tail = f" group by {', '.join(keys)}" if keys else ""
+        if keys and self.chance(0.1):
+            tail = f" group by {self.one(['rollup', 'cube'])}({', '.join(keys)})"
+        if self.chance(0.2):
+            tail += f" having {self.filled(self.one(AGGREGATES[:3]), 1)} > 0"
+        return False, items, tail
+
+    def select(self, depth, named=False):
+        """A SELECT; with `named`, its columns have names, which are given with their types."""
+        relations = self.relations(depth)
+        where = self.where()
+        is_distinct, items, tail = self.items(named) if self.chance(0.45) else self.groups()
+        labels = [f"c{at}" for at in range(len(items))]
+        shown = [f"{text} as {label}" if named or self.chance(0.3) else text for (text, _), label in zip(items, labels)]
+        query = f"select {'distinct ' if is_distinct else ''}{', '.join(shown)} from {relations}{where}{tail}"
+        if named:
+            return query, {label: kind for label, (_, kind) in zip(labels, items) if kind}
+        if self.chance(0.4):
+            places = (str(at + 1) + self.one(["", " desc", " nulls first"]) for at in range(len(items)))
+            query += " order by " + ", ".join(places) + (self.one([" limit 3", " offset 2"]) if self.chance(0.2) else "")
+        return query
+
+    def query(self):
+        if self.chance(0.1):
+            kinds = [self.kind() for _ in range(self.random.randint(1, 3))]
+            halves = []
+            for _ in range(2):
+                relations = self.relations(0)
+                halves.append(f"select {', '.join(self.expression(kind, 1) for kind in kinds)} from {relations}{self.where()}")
+            return f" {self.one(['union', 'union all', 'intersect', 'except'])} ".join(halves)
+        if self.chance(0.07):
+            inner, columns = Maker(self.random.random()).select(1, named=True)
+            self.scope = {"x": columns}
+            items = ", ".join(self.expression(self.kind(), 1) for _ in range(2))
+            return f"with x as ({inner}) select {items} from x{self.where()}"
+        if self.chance(0.04):
+            relations = self.relations(0)
+            first, second, third = self.expression(self.kind(), 1), self.expression(self.kind(), 1), self.expression("int", 1)
+            items = f"{first}, {second}, {third}"
+            return f"select distinct on ({first}) {items} from {relations}{self.where()} order by {first}, {third}, {second}"
+        return self.select(1)
+
+
+def rows():
+    """The statements that fill the tables, always the same."""
+    chosen = random.Random(7)
+
+    def written(value):
+        if value is None:
+            return "null"
+        return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).lower()
+
+    def perhaps(value):
+        return value if chosen.random() > 0.25 else None
+
+    def time():
+        return f"2024-0{chosen.randint(1, 3)}-1{chosen.randint(0, 9)} 0{chosen.randint(0, 9)}:30:00"
+
+    for number in range(1, 25):
+        yield "t1", [
+            written(value)
+            for value in (
+                number, perhaps(chosen.randint(-3, 6)), chosen.randint(-5, 12), perhaps(chosen.randint(-2, 5)),
+                perhaps(chosen.choice(WORDS)), chosen.choice(WORDS), perhaps(chosen.choice(["1.5", "2.50", "-3", "0", "10.125"])),
+                chosen.randint(-500, 900) / 100, perhaps(chosen.randint(1, 20) / 4), perhaps(time()),
+                f"2024-0{chosen.randint(1, 2)}-0{chosen.randint(1, 4)}", perhaps(f"2024-01-0{chosen.randint(1, 5)} 12:00:00+00"),
+                perhaps(chosen.random() < 0.5), chosen.random() < 0.4, perhaps(chosen.choice(WORDS)),
+                perhaps(f"{chosen.randint(0, 3)} days {chosen.randint(0, 20)} hours"),
+            )
+        ]
+    for number in range(1, 15):
+        yield "t2", [
+            written(value)
+            for value in (
+                number * 3, chosen.randint(1, 10), chosen.randint(-3, 6), chosen.choice(WORDS), perhaps(chosen.choice(WORDS)),
+                perhaps(chosen.randint(-5000, 9000) / 1000), chosen.randint(1, 20) / 4, time(), perhaps(chosen.random() < 0.5),
+            )
+        ]
+
+
+class Server:
+    """One session in a database made anew. `run` gives ("rows", types, names, rows) or ("error", SQLSTATE, message)."""
+
+    def __init__(self, address, maintenance):
+        first = self.connect(f"{address} dbname={maintenance}")
+        for text in (f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", f"CREATE DATABASE {DATABASE}"):
+            result = first.exec_(text.encode())
+            if result.error_message:
+                sys.exit(f"{address}: {result.error_message.decode()}")
+        first.finish()
+        self.address = f"{address} dbname={DATABASE}"
+        self.begin()
+        for text in DEFINITIONS + [f"INSERT INTO {table} VALUES ({', '.join(values)})" for table, values in rows()]:
+            answer = self.run(text)
+            if answer[0] == "error":
+                sys.exit(f"{address}: {text}: {answer[2]}")
+
+    def begin(self):
+        self.connection = self.connect(self.address)
+        self.connection.exec_(f"SET statement_timeout = '{TIMEOUT}'; SET TimeZone = 'UTC'".encode())
+
+    @staticmethod
+    def connect(conninfo):
+        connection = pq.PGconn.connect(f"{conninfo} client_encoding=UTF8".encode())
+        if connection.status != pq.ConnStatus.OK:
+            sys.exit(f"{conninfo}: {connection.error_message.decode()}")
+        connection.notice_handler = lambda notice: None
+        return connection
+
+    def run(self, text):
+        result = self.connection.exec_(text.encode())
+        if self.connection.status != pq.ConnStatus.OK:
+            self.begin()
+            return ("error", "XX000", "the connection was lost")
+        if result.error_message:
+            code = result.error_field(pq.DiagnosticField.SQLSTATE) or b"?"
+            return ("error", code.decode(), result.error_message.decode().split("\n")[0])
+        columns = range(result.nfields)
+        # varchar and text, and arrays of them.
+        types = [{1043: 25, 1015: 1009}.get(result.ftype(at), result.ftype(at)) for at in columns]
+        names = [result.fname(at).decode() for at in columns]
+        values = [
+            tuple(value if (value := result.get_value(row, at)) is None else value.decode() for at in columns)
+            for row in range(result.ntuples)
+        ]
+        return ("rows", types, names, values)
+
+
+def is_same(ours, theirs):
+    """Whether two values are the same; of floats all but the last digits."""
+    if ours == theirs or None in (ours, theirs):
+        return ours == theirs
+    try:
+        left, right = float(ours), float(theirs)
+    except ValueError:
+        return False
+    is_float = "e" in ours or len(ours) > 14 or left == right == 0
+    return is_float and abs(left - right) <= 1e-9 * max(abs(left), abs(right))
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: [(value is None, value or "") for value in row])
+
+
+def judged(query, ours, theirs):
+    """What is wrong with an answer; `None` if nothing is."""
+    if theirs[0] == "error":
+        # What only PostgreSQL refuses is no wrong answer.
+        return "fails inside" if ours[0] == "error" and ours[1] == "XX000" else None
+    if ours[0] == "error":
+        return "fails"
+    if ours[1:3] != theirs[1:3]:
+        return "other columns"
+    if len(ours[3]) != len(theirs[3]):
+        return "other rows"
+    is_ordered = " order by 1" in query
+
+    def alike(left, right):
+        return all(is_same(a, b) for one, other in zip(left, right) for a, b in zip(one, other))
+
+    if not alike(in_order(ours[3]), in_order(theirs[3])):
+        return "other rows"
+    return "another order" if is_ordered and not alike(ours[3], theirs[3]) else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keyspan", required=True, help="libpq's settings of an operator, without a database")
+    parser.add_argument("--postgres", required=True, help="libpq's settings of a superuser, without a database")
+    parser.add_argument("--seeds", default="0:2000", help="the first seed, and the first that is left out")
+    options = parser.parse_args()
+    first, end = map(int, options.seeds.split(":"))
+    ours, theirs = Server(options.keyspan, "keyspan"), Server(options.postgres, "postgres")
+    count = collections.Counter()
+    for seed in range(first, end):
+        query = Maker(seed).query()
+        answers = ours.run(query), theirs.run(query)
+        wrong = judged(query, *answers)
+        count[wrong or ("agrees" if answers[1][0] == "rows" else "refused by PostgreSQL")] += 1
+        if wrong:
+            shown = [str(answer[3] if wrong in ("other rows", "another order") else answer[1:])[:400] for answer in answers]
+            print(f"seed {seed} {wrong}\n    {query}\n    Keyspan:    {shown[0]}\n    PostgreSQL: {shown[1]}\n", flush=True)
+    print(", ".join(f"{number} {what}" for what, number in count.most_common()))
+    sys.exit(any(what not in ("agrees", "refused by PostgreSQL") for what in count))
+
+
+if __name__ == "__main__":
+    main()
