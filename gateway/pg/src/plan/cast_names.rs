@@ -265,9 +265,9 @@ fn marked(expr: &Tree) -> Option<&Tree> {
     }
 }
 
-/// Whether a value's name tells it from others: not that of a parameter, whose type its cast is.
+/// Whether a value is told from others: not a parameter or a quoted text, whose type its cast is.
 fn is_told(value: &Tree) -> bool {
-    !matches!(value, Tree::Value(value) if matches!(value.value, Value::Placeholder(_)))
+    !matches!(value, Tree::Value(value) if !matches!(value.value, Value::Number(..) | Value::Boolean(_)))
 }
 
 /// A value as names have it: without relations, which may be left out.
