@@ -57,6 +57,13 @@ impl Parameters {
         }
     }
 
+    /// Whether a cast to a type leaves an operand as it is: a parameter that was declared otherwise may not fit.
+    pub(super) fn is_cast_plainly(&self, operand: &Operand, kind: SqlType) -> bool {
+        let Operand::Parameter(number) = operand else { return true };
+        let declared = self.declared.get(*number).and_then(Option::as_ref);
+        declared.is_none_or(|declared| declared.data == types::data_type(kind))
+    }
+
     /// The type of a parameter, which is `else_type` if the client declared none.
     pub(super) fn parameter(&mut self, number: usize, else_type: impl Into<ParameterType>) -> Option<DataType> {
         let known = self.declared.get(number).cloned().flatten().unwrap_or_else(|| else_type.into());
@@ -152,7 +159,10 @@ impl KeyComparisons {
             let part = number(&name)?;
             let kind = keys.columns()[part].kind;
             let operand = match operand {
-                Operand::Cast(inner, to) => of_type((to == kind).then_some(*inner)?, kind),
+                Operand::Cast(inner, to) if to == kind && parameters.is_cast_plainly(&inner, kind) => {
+                    of_type(*inner, kind)
+                }
+                Operand::Cast(..) => return None,
                 operand => of_type(operand, kind),
             };
             parameters.compared(&operand, kind)?;
