@@ -103,7 +103,12 @@ fn parts<'a>(select: &'a mut Select, ordered: &'a mut [&mut Tree]) -> impl Itera
         ast::GroupByExpr::Expressions(groups, _) => groups.as_mut_slice(),
         ast::GroupByExpr::All(_) => &mut [],
     };
-    items.chain(groups).chain(select.having.as_mut()).chain(ordered.iter_mut().map(|expr| &mut **expr))
+    let distinct = match &mut select.distinct {
+        Some(ast::Distinct::On(exprs)) => exprs.as_mut_slice(),
+        _ => &mut [],
+    };
+    let ordered = ordered.iter_mut().map(|expr| &mut **expr);
+    items.chain(groups).chain(distinct).chain(select.having.as_mut()).chain(ordered)
 }
 
 fn mark_select(select: &mut Select, ordered: &mut [&mut Tree]) {
