@@ -59,7 +59,6 @@ mod row_types;
 pub mod runtime;
 pub mod schemas;
 pub mod state;
-mod unnest_keys;
 pub mod views;
 pub(crate) mod whole_scans;
 

@@ -5,21 +5,25 @@
     tests/random/run.py --keyspan 'host=127.0.0.1 port=5432 user=keyspan password=…' --postgres '…' [--seeds 0:5000]
 
 Two tables of every common type, with keys, with and without NULLs, are made in a database of its own on both servers.
-Each seed makes one query out of the templates below: joins, subqueries, groups and grouping sets, windows, DISTINCT, set
-operations, casts between all types. What PostgreSQL answers is right: types and names of columns, rows, and their order
-where ORDER BY says it. What differs is printed with its seed, an error of Keyspan alone too, and XX000 always. (`varchar`
-counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
+Each seed makes one query out of the templates below: joins, subqueries, groups and grouping sets, windows, DISTINCT,
+set operations, casts between all types. What PostgreSQL answers is right: types and names of columns, rows, and their
+order where ORDER BY says it. What differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
+(`varchar` counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
 
 The exit code is 1 if anything was printed.
 """
 
 import argparse
 import collections
+import pathlib
 import random
 import re
 import sys
 
 from psycopg import pq
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import sessions  # noqa: E402
 
 DATABASE = "random_queries"
 TIMEOUT = "60s"
@@ -61,62 +65,102 @@ CONSTANTS = {
 # for the whole template, `{=x}` a constant of it; `{any}` is of any type, `{T}` of the type that is asked for. A
 # semicolon stands between templates.
 EXPRESSIONS = {
-    "int": """{int} + {int};{int} - {int};length({text});({bigint})::int;({smallint})::int;({numeric})::int;({float8})::int
-        ;({boolean})::int;abs({int});extract(day from {date})::int;({int}) % 3;({int}) / 2;({date}) - ({date})
-        ;position({text} in {text});ascii({text});case {text} when 'a' then {int} else 3 end;cardinality(array[{int}, 2])
-        ;(array[{int}, {int}])[2];sign({numeric})::int;octet_length({text});strpos({text}, 'b');(({int}) & 3) | 4
-        ;num_nulls({int}, {text});-({int});mod({int}, 5);(jsonb_build_array({int}, {text}) ->> 0)::int""",
-    "bigint": "({int})::bigint;({bigint}) + {int};({bigint}) * {int};({bigint}) % 4;greatest({bigint}, {int});({bigint}) / 3"
-        ";extract(epoch from {timestamp})::bigint",
-    "smallint": "(({int}) % 7)::smallint;abs({=smallint})",
-    "numeric": """({numeric}) + ({numeric});({numeric}) - ({int});({numeric}) * ({int});round({numeric}, 1)
-        ;({int})::numeric;({bigint})::numeric;({float8})::numeric;({int})::numeric(10,2);trunc({numeric});({numeric}) / 4
-        ;extract(hour from {timestamp});abs({numeric});ceil({numeric});mod({numeric}, 3);({numeric}) / nullif({int}, 0)
-        ;-({numeric});round({numeric});floor({numeric});({numeric})::numeric(12,1);extract(epoch from {interval})""",
-    "float8": "({float8}) + ({float8});({float8}) - ({int});({int})::float8;({numeric})::float8;floor({float8})"
-        ";({float8}) / 2;round({int})",
-    "text": """({text}) || ({text});({any})::text;({varchar})::text;upper({text});lower({text});substr({text}, 1, 2)
-        ;replace({text}, 'a', 'q');to_char({timestamp}, 'YYYY-MM');lpad({text}, 4, '*');concat({any}, {text});left({text}, 2)
-        ;trim({text});to_char({numeric}, '999.99');({text})::varchar(3);split_part({text}, 'a', 1);reverse({text})
-        ;initcap({text});repeat({text}, 2);translate({text}, 'ab', 'ba');md5({text});to_char({int}, '000')
-        ;case {int} when 1 then {text} when 2 then 'two' else {text} end;overlay({text} placing 'Q' from 1 for 1)
-        ;regexp_replace({text}, '[ab]', 'X', 'g');concat_ws('-', {text}, {int});jsonb_build_object('k', {int}) ->> 'k'
-        ;array_to_string(array[{text}, {text}], ',');right({text}, 2)""",
-    "varchar": "({text})::varchar(4);({int})::varchar",
-    "boolean": """({x}) = ({x});({x}) < ({x});({x}) <> ({x});({x}) >= ({x});({boolean}) and ({boolean})
-        ;({boolean}) or ({boolean});not ({boolean});({any}) is null;({any}) is not null;({x}) in ({=x}, {=x}, {x})
-        ;({x}) not in ({=x}, {x});({x}) between ({=x}) and ({x});({text}) like '%a%';({text}) not like '_'
-        ;({text}) ilike 'a%';({x}) is distinct from ({x});({x}) is not distinct from ({x});({int}) < ({numeric})
-        ;({bigint}) = ({float8});({text}) ~ '^[a-c]';({int}) = any (array[{=int}, {int}])
-        ;({text}) <> all (array[{=text}, {text}]);({boolean}) is true;({boolean}) is not true;({boolean}) is not false
-        ;({boolean}) is unknown;(({int}), ({text})) < (({int}), ({text}));(({int}), ({text})) = (({int}), ({text}))
-        ;starts_with({text}, 'a');({text}) similar to '(a|b)%'""",
-    "date": "({timestamp})::date;({date}) + 3;({date}) - 1;date_trunc('month', {date})::date"
-        ";make_date(2024, 1 + abs({int}) % 12, 3)",
-    "timestamp": "date_trunc('day', {timestamp});date_trunc('week', {timestamp});({date})::timestamp"
-        ";({timestamp}) + ({interval});({date}) - ({interval});({timestamptz}) at time zone 'America/New_York'",
-    "timestamptz": "({timestamp})::timestamptz;({timestamptz}) + ({interval});({timestamp}) at time zone 'Europe/Berlin'",
-    "interval": "({interval}) + ({interval});({timestamp}) - ({timestamp});({interval}) * 2;age({timestamp}, {timestamp})"
-        ";make_interval(days => {int});-({interval})",
+    "int": """
+        {int} + {int}; {int} - {int}; length({text}); ({bigint})::int; ({smallint})::int; ({numeric})::int;
+        ({float8})::int; ({boolean})::int; abs({int}); extract(day from {date})::int; ({int}) % 3; ({int}) / 2;
+        ({date}) - ({date}); position({text} in {text}); ascii({text}); case {text} when 'a' then {int} else 3 end;
+        cardinality(array[{int}, 2]); (array[{int}, {int}])[2]; sign({numeric})::int; octet_length({text});
+        strpos({text}, 'b'); (({int}) & 3) | 4; num_nulls({int}, {text}); -({int}); mod({int}, 5);
+        (jsonb_build_array({int}, {text}) ->> 0)::int
+        """,
+    "bigint": """
+        ({int})::bigint; ({bigint}) + {int}; ({bigint}) * {int}; ({bigint}) % 4; greatest({bigint}, {int});
+        ({bigint}) / 3; extract(epoch from {timestamp})::bigint
+        """,
+    "smallint": "(({int}) % 7)::smallint; abs({=smallint})",
+    "numeric": """
+        ({numeric}) + ({numeric}); ({numeric}) - ({int}); ({numeric}) * ({int}); round({numeric}, 1);
+        ({int})::numeric; ({bigint})::numeric; ({float8})::numeric; ({int})::numeric(10,2); trunc({numeric});
+        ({numeric}) / 4; extract(hour from {timestamp}); abs({numeric}); ceil({numeric}); mod({numeric}, 3);
+        ({numeric}) / nullif({int}, 0); -({numeric}); round({numeric}); floor({numeric});
+        ({numeric})::numeric(12,1); extract(epoch from {interval})
+        """,
+    "float8": """
+        ({float8}) + ({float8}); ({float8}) - ({int}); ({int})::float8; ({numeric})::float8; floor({float8});
+        ({float8}) / 2; round({int})
+        """,
+    "text": """
+        ({text}) || ({text}); ({any})::text; ({varchar})::text; upper({text}); lower({text}); substr({text}, 1, 2);
+        replace({text}, 'a', 'q'); to_char({timestamp}, 'YYYY-MM'); lpad({text}, 4, '*'); concat({any}, {text});
+        left({text}, 2); trim({text}); to_char({numeric}, '999.99'); ({text})::varchar(3);
+        split_part({text}, 'a', 1); reverse({text}); initcap({text}); repeat({text}, 2);
+        translate({text}, 'ab', 'ba'); md5({text}); to_char({int}, '000');
+        case {int} when 1 then {text} when 2 then 'two' else {text} end; overlay({text} placing 'Q' from 1 for 1);
+        regexp_replace({text}, '[ab]', 'X', 'g'); concat_ws('-', {text}, {int});
+        jsonb_build_object('k', {int}) ->> 'k'; array_to_string(array[{text}, {text}], ','); right({text}, 2)
+        """,
+    "varchar": "({text})::varchar(4); ({int})::varchar",
+    "boolean": """
+        ({x}) = ({x}); ({x}) < ({x}); ({x}) <> ({x}); ({x}) >= ({x}); ({boolean}) and ({boolean});
+        ({boolean}) or ({boolean}); not ({boolean}); ({any}) is null; ({any}) is not null;
+        ({x}) in ({=x}, {=x}, {x}); ({x}) not in ({=x}, {x}); ({x}) between ({=x}) and ({x}); ({text}) like '%a%';
+        ({text}) not like '_'; ({text}) ilike 'a%'; ({x}) is distinct from ({x}); ({x}) is not distinct from ({x});
+        ({int}) < ({numeric}); ({bigint}) = ({float8}); ({text}) ~ '^[a-c]'; ({int}) = any (array[{=int}, {int}]);
+        ({text}) <> all (array[{=text}, {text}]); ({boolean}) is true; ({boolean}) is not true;
+        ({boolean}) is not false; ({boolean}) is unknown; (({int}), ({text})) < (({int}), ({text}));
+        (({int}), ({text})) = (({int}), ({text})); starts_with({text}, 'a'); ({text}) similar to '(a|b)%'
+        """,
+    "date": """
+        ({timestamp})::date; ({date}) + 3; ({date}) - 1; date_trunc('month', {date})::date;
+        make_date(2024, 1 + abs({int}) % 12, 3)
+        """,
+    "timestamp": """
+        date_trunc('day', {timestamp}); date_trunc('week', {timestamp}); ({date})::timestamp;
+        ({timestamp}) + ({interval}); ({date}) - ({interval}); ({timestamptz}) at time zone 'America/New_York'
+        """,
+    "timestamptz": """
+        ({timestamp})::timestamptz; ({timestamptz}) + ({interval}); ({timestamp}) at time zone 'Europe/Berlin'
+        """,
+    "interval": """
+        ({interval}) + ({interval}); ({timestamp}) - ({timestamp}); ({interval}) * 2; age({timestamp}, {timestamp});
+        make_interval(days => {int}); -({interval})
+        """,
 }
-OF_ANY_TYPE = "coalesce({T}, {T});case when {boolean} then {T} else {T} end;nullif({T}, {=T});case when {boolean} then {T} end"
-AGGREGATES = """count(*);count({any});count(distinct {any});sum({int});sum({bigint});sum({numeric});sum(distinct {int});avg({int})
-    ;avg({numeric});avg({float8});min({int});max({text});min({date});max({timestamp});max({numeric})|bool_and({boolean})
-    |bool_or({boolean});length(string_agg({text}, ',' order by {text}));string_agg(distinct {text}, ',');count(*) filter (where {boolean})
-    ;sum({int}) filter (where {boolean});max({int})::text;array_agg({int} order by {int}, {text}) is null"""
-WINDOWS = """count(*) over (partition by {int});sum({int}) over (partition by {text});rank() over (order by {int}, {text})
-    ;max({text}) over (partition by {boolean});count({text}) over (partition by {text} order by {int})
-    ;dense_rank() over (partition by {boolean} order by {date} desc);rank() over (order by {text}) / 2
-    ;max({int}) filter (where {boolean}) over (partition by {int});cume_dist() over (order by {int})"""
+OF_ANY_TYPE = """
+    coalesce({T}, {T}); case when {boolean} then {T} else {T} end; nullif({T}, {=T});
+    case when {boolean} then {T} end
+    """
+AGGREGATES = """
+    count(*); count({any}); count(distinct {any}); sum({int}); sum({bigint}); sum({numeric});
+    sum(distinct {int}); avg({int}); avg({numeric}); avg({float8}); min({int}); max({text}); min({date});
+    max({timestamp}); max({numeric}); bool_and({boolean}); bool_or({boolean});
+    length(string_agg({text}, ',' order by {text})); string_agg(distinct {text}, ',');
+    count(*) filter (where {boolean}); sum({int}) filter (where {boolean}); max({int})::text;
+    array_agg({int} order by {int}, {text}) is null
+    """
+WINDOWS = """
+    count(*) over (partition by {int}); sum({int}) over (partition by {text});
+    rank() over (order by {int}, {text}); max({text}) over (partition by {boolean});
+    count({text}) over (partition by {text} order by {int});
+    dense_rank() over (partition by {boolean} order by {date} desc); rank() over (order by {text}) / 2;
+    max({int}) filter (where {boolean}) over (partition by {int}); cume_dist() over (order by {int})
+    """
 # `{col}` is a column of the query around, of whole numbers.
-CONDITIONS = """exists (select 1 from t2 w where w.a = {col} and w.id > 5);not exists (select 1 from t1 w where w.id = {col} and w.k)
-    ;{col} in (select w.a from t1 w where w.b > {col});{col} not in (select w.id from t2 w where w.a = {col})
-    ;(select count(*) from t1 w where w.a = {col}) > 1;{col} = any (select w.a from t2 w)
-    ;{col} > all (select w.a from t2 w where w.id < 9 and w.a < {col});(select max(w.id) from t1 w where w.a = {col}) is not null
-    ;({text}) in (select w.c from t2 w);({int}) > (select avg(w.a) from t2 w);(select false);(select max(w.a) from t2 w) > 100"""
-SCALARS = """(select count(*) from t1 w where w.a = {col});(select sum(w.b) from t1 w where w.id < {col})
-    ;(select max(w.c) from t2 w where w.a = {col} having count(*) > 1);(select w.d from t1 w where w.id = {col})
-    ;exists (select 1 from t2 w where w.a = {col});array(select w.a from t1 w where w.id <= {col} and w.k order by w.id)"""
+CONDITIONS = """
+    exists (select 1 from t2 w where w.a = {col} and w.id > 5);
+    not exists (select 1 from t1 w where w.id = {col} and w.k);
+    {col} in (select w.a from t1 w where w.b > {col}); {col} not in (select w.id from t2 w where w.a = {col});
+    (select count(*) from t1 w where w.a = {col}) > 1; {col} = any (select w.a from t2 w);
+    {col} > all (select w.a from t2 w where w.id < 9 and w.a < {col});
+    (select max(w.id) from t1 w where w.a = {col}) is not null; ({text}) in (select w.c from t2 w);
+    ({int}) > (select avg(w.a) from t2 w); (select false); (select max(w.a) from t2 w) > 100
+    """
+SCALARS = """
+    (select count(*) from t1 w where w.a = {col}); (select sum(w.b) from t1 w where w.id < {col});
+    (select max(w.c) from t2 w where w.a = {col} having count(*) > 1);
+    (select w.d from t1 w where w.id = {col}); exists (select 1 from t2 w where w.a = {col});
+    array(select w.a from t1 w where w.id <= {col} and w.k order by w.id)
+    """
 JOINS = ["join", "left join", "join", "right join", "full join"]
 KEYS = ["x.id = y.id", "x.a = y.a", "x.c = y.c", "x.id = y.a"]
 
@@ -146,7 +190,8 @@ class Maker:
         return self.one(TYPES + TYPES + RARE)
 
     def columns(self, *kinds):
-        return [f"{alias}.{name}" for alias, names in self.scope.items() for name, kind in names.items() if kind in kinds]
+        scope = self.scope.items()
+        return [f"{alias}.{name}" for alias, names in scope for name, kind in names.items() if kind in kinds]
 
     def filled(self, template, depth):
         """A template with an expression for each placeholder."""
@@ -176,8 +221,8 @@ class Maker:
         form = self.random.randrange(12)
         if form == 0:
             self.scope = {"x": {"a": "int"}}
-            sets = ["generate_series(1, 6) x(a)", "(values (1), (2), (2), (null)) x(a)", "(select distinct a from t1) x"]
-            return self.one(sets)
+            values = "(values (1), (2), (2), (null)) x(a)"
+            return self.one(["generate_series(1, 6) x(a)", values, "(select distinct a from t1) x"])
         if form == 1:
             shared = {"a", "c"}
             self.scope = {
@@ -262,7 +307,8 @@ class Maker:
             return query, {label: kind for label, (_, kind) in zip(labels, items) if kind}
         if self.chance(0.4):
             places = (str(at + 1) + self.one(["", " desc", " nulls first"]) for at in range(len(items)))
-            query += " order by " + ", ".join(places) + (self.one([" limit 3", " offset 2"]) if self.chance(0.2) else "")
+            query += " order by " + ", ".join(places)
+            query += self.one([" limit 3", " offset 2"]) if self.chance(0.2) else ""
         return query
 
     def query(self):
@@ -271,7 +317,8 @@ class Maker:
             halves = []
             for _ in range(2):
                 relations = self.relations(0)
-                halves.append(f"select {', '.join(self.expression(kind, 1) for kind in kinds)} from {relations}{self.where()}")
+                items = ", ".join(self.expression(kind, 1) for kind in kinds)
+                halves.append(f"select {items} from {relations}{self.where()}")
             return f" {self.one(['union', 'union all', 'intersect', 'except'])} ".join(halves)
         if self.chance(0.07):
             inner, columns = Maker(self.random.random()).select(1, named=True)
@@ -280,9 +327,10 @@ class Maker:
             return f"with x as ({inner}) select {items} from x{self.where()}"
         if self.chance(0.04):
             relations = self.relations(0)
-            first, second, third = self.expression(self.kind(), 1), self.expression(self.kind(), 1), self.expression("int", 1)
-            items = f"{first}, {second}, {third}"
-            return f"select distinct on ({first}) {items} from {relations}{self.where()} order by {first}, {third}, {second}"
+            first, second = self.expression(self.kind(), 1), self.expression(self.kind(), 1)
+            third = self.expression("int", 1)
+            order = f"order by {first}, {third}, {second}"
+            return f"select distinct on ({first}) {first}, {second}, {third} from {relations}{self.where()} {order}"
         return self.select(1)
 
 
@@ -306,10 +354,12 @@ def rows():
             written(value)
             for value in (
                 number, perhaps(chosen.randint(-3, 6)), chosen.randint(-5, 12), perhaps(chosen.randint(-2, 5)),
-                perhaps(chosen.choice(WORDS)), chosen.choice(WORDS), perhaps(chosen.choice(["1.5", "2.50", "-3", "0", "10.125"])),
-                chosen.randint(-500, 900) / 100, perhaps(chosen.randint(1, 20) / 4), perhaps(time()),
-                f"2024-0{chosen.randint(1, 2)}-0{chosen.randint(1, 4)}", perhaps(f"2024-01-0{chosen.randint(1, 5)} 12:00:00+00"),
-                perhaps(chosen.random() < 0.5), chosen.random() < 0.4, perhaps(chosen.choice(WORDS)),
+                perhaps(chosen.choice(WORDS)), chosen.choice(WORDS),
+                perhaps(chosen.choice(["1.5", "2.50", "-3", "0", "10.125"])), chosen.randint(-500, 900) / 100,
+                perhaps(chosen.randint(1, 20) / 4), perhaps(time()),
+                f"2024-0{chosen.randint(1, 2)}-0{chosen.randint(1, 4)}",
+                perhaps(f"2024-01-0{chosen.randint(1, 5)} 12:00:00+00"), perhaps(chosen.random() < 0.5),
+                chosen.random() < 0.4, perhaps(chosen.choice(WORDS)),
                 perhaps(f"{chosen.randint(0, 3)} days {chosen.randint(0, 20)} hours"),
             )
         ]
@@ -317,8 +367,9 @@ def rows():
         yield "t2", [
             written(value)
             for value in (
-                number * 3, chosen.randint(1, 10), chosen.randint(-3, 6), chosen.choice(WORDS), perhaps(chosen.choice(WORDS)),
-                perhaps(chosen.randint(-5000, 9000) / 1000), chosen.randint(1, 20) / 4, time(), perhaps(chosen.random() < 0.5),
+                number * 3, chosen.randint(1, 10), chosen.randint(-3, 6), chosen.choice(WORDS),
+                perhaps(chosen.choice(WORDS)), perhaps(chosen.randint(-5000, 9000) / 1000),
+                chosen.randint(1, 20) / 4, time(), perhaps(chosen.random() < 0.5),
             )
         ]
 
@@ -327,13 +378,7 @@ class Server:
     """One session in a database made anew. `run` gives ("rows", types, names, rows) or ("error", SQLSTATE, message)."""
 
     def __init__(self, address, maintenance):
-        first = self.connect(f"{address} dbname={maintenance}")
-        for text in (f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", f"CREATE DATABASE {DATABASE}"):
-            result = first.exec_(text.encode())
-            if result.error_message:
-                sys.exit(f"{address}: {result.error_message.decode()}")
-        first.finish()
-        self.address = f"{address} dbname={DATABASE}"
+        self.address = sessions.remake(address, maintenance, DATABASE)
         self.begin()
         for text in DEFINITIONS + [f"INSERT INTO {table} VALUES ({', '.join(values)})" for table, values in rows()]:
             answer = self.run(text)
@@ -341,16 +386,8 @@ class Server:
                 sys.exit(f"{address}: {text}: {answer[2]}")
 
     def begin(self):
-        self.connection = self.connect(self.address)
+        self.connection = sessions.connect(self.address)
         self.connection.exec_(f"SET statement_timeout = '{TIMEOUT}'; SET TimeZone = 'UTC'".encode())
-
-    @staticmethod
-    def connect(conninfo):
-        connection = pq.PGconn.connect(f"{conninfo} client_encoding=UTF8".encode())
-        if connection.status != pq.ConnStatus.OK:
-            sys.exit(f"{conninfo}: {connection.error_message.decode()}")
-        connection.notice_handler = lambda notice: None
-        return connection
 
     def run(self, text):
         result = self.connection.exec_(text.encode())
@@ -423,8 +460,10 @@ def main():
         wrong = judged(query, *answers)
         count[wrong or ("agrees" if answers[1][0] == "rows" else "refused by PostgreSQL")] += 1
         if wrong:
-            shown = [str(answer[3] if wrong in ("other rows", "another order") else answer[1:])[:400] for answer in answers]
-            print(f"seed {seed} {wrong}\n    {query}\n    Keyspan:    {shown[0]}\n    PostgreSQL: {shown[1]}\n", flush=True)
+            parts = slice(3, 4) if wrong in ("other rows", "another order") else slice(1, None)
+            shown = [str(answer[parts])[:400] for answer in answers]
+            told = f"    {query}\n    Keyspan:    {shown[0]}\n    PostgreSQL: {shown[1]}\n"
+            print(f"seed {seed} {wrong}\n{told}", flush=True)
     print(", ".join(f"{number} {what}" for what, number in count.most_common()))
     sys.exit(any(what not in ("agrees", "refused by PostgreSQL") for what in count))
 

@@ -30,8 +30,10 @@ import pathlib
 import re
 import sys
 
-import psycopg
 from psycopg import pq
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import sessions  # noqa: E402
 
 # Files whose subject Keyspan has or means to have. Not here: geometry, ranges, networks, text search, XML, large
 # objects, triggers and functions of users, partitions, inheritance, kinds of indexes, collations, foreign data.
@@ -174,11 +176,7 @@ class Server:
         self.connect()
 
     def connect(self):
-        conninfo = f"{self.address} dbname={self.database} client_encoding=UTF8 application_name=pg_regress/x"
-        self.connection = psycopg.pq.PGconn.connect(conninfo.encode())
-        if self.connection.status != pq.ConnStatus.OK:
-            sys.exit(f"{self.address}: {self.connection.error_message.decode()}")
-        self.connection.notice_handler = lambda notice: None
+        self.connection = sessions.connect(f"{self.address} dbname={self.database} application_name=pg_regress/x")
         # As pg_regress sets them.
         for setting in (
             "timezone = 'PST8PDT'",

@@ -25,12 +25,15 @@ The exit code is 1 if one differs or fails, or if Keyspan said XX000 or lost the
 import argparse
 import collections
 import hashlib
+import pathlib
 import re
 import sys
 import zipfile
 
-import psycopg
 from psycopg import pq
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import sessions  # noqa: E402
 
 TIMEOUT = "60s"
 # What a statement makes or fills.
@@ -72,22 +75,8 @@ class Server:
     """One session in a database made anew. `run` gives ("ok", rows) or ("error", SQLSTATE, message)."""
 
     def __init__(self, address, maintenance):
-        first = self.connect(f"{address} dbname={maintenance}")
-        for text in ("DROP DATABASE IF EXISTS sqllogic WITH (FORCE)", "CREATE DATABASE sqllogic"):
-            result = first.exec_(text.encode())
-            if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY):
-                sys.exit(f"{address}: {result.error_message.decode()}")
-        first.finish()
-        self.connection = self.connect(f"{address} dbname=sqllogic")
+        self.connection = sessions.connect(sessions.remake(address, maintenance, "sqllogic"))
         self.connection.exec_(f"SET statement_timeout = '{TIMEOUT}'".encode())
-
-    @staticmethod
-    def connect(conninfo):
-        connection = pq.PGconn.connect(f"{conninfo} client_encoding=UTF8".encode())
-        if connection.status != pq.ConnStatus.OK:
-            sys.exit(f"{conninfo}: {connection.error_message.decode()}")
-        connection.notice_handler = lambda notice: None
-        return connection
 
     def run(self, text):
         result = self.connection.exec_(text.encode())

@@ -7,7 +7,7 @@
 //! | [`barriers`] | merge joins compare wrong columns | [24414] | `tests/merge_joins.rs` |
 //! | [`canonical_comparisons`] | equal conditions in two forms drop rows or each other | | `postgres/alike.slt` |
 //! | [`constant_filters`] | a condition without columns leaves the row of an aggregation without GROUP BY | | `postgres/never.slt` |
-//! | [`dependencies`] | ORDER BY loses columns, DISTINCT and GROUP BY rows, above joins of tables with keys | | `postgres/keys_of_joins.slt` |
+//! | [`dependencies`] | ORDER BY loses columns, DISTINCT and GROUP BY rows, above joins and `unnest` | | `postgres/keys_of_joins.slt`, `postgres/unnested.slt` |
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
 //! | [`dynamic_lists`] | values of a list of IN that are computed of the row are taken for constants | | `postgres/computed_lists.slt` |
 //! | [`fetched_sorts`] | windows, filters, joins below ORDER BY … LIMIT see its rows alone | | `postgres/limits_above.slt` |
@@ -25,7 +25,6 @@
 //! | `plan/cast_names.rs` | casts of one value to two types have one name, which is refused | | `postgres/casts_beside.slt` |
 //! | `plan/casts.rs` | a cast that loses digits is taken away from before a comparison | | `postgres/computed_lists.slt` |
 //! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |
-//! | `query/unnest_keys.rs` | `unnest` keeps its input's key: ORDER BY loses columns | | `postgres/unnested.slt` |
 //! | `query/state.rs`, schema check | a cast or a test that is never NULL ends an aggregation above it | | `postgres/casts_beside.slt` |
 //! | `query/state.rs`, spill files | a repartitioning by way of files waits for ever | [24883] | `state/tests.rs` |
 //! | `query/state.rs`, file scans | file groups are cut by bytes once more, into empty streams | | |
@@ -43,6 +42,7 @@ pub mod constant_filters;
 pub mod dependencies;
 pub mod distinct_on;
 pub mod dynamic_lists;
+mod each_node;
 pub mod fetched_sorts;
 pub mod filter_projection;
 pub mod grouping_set_order;

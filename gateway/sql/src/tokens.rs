@@ -595,3 +595,17 @@ fn at(sql: &str, location: Location, mut error: SqlError) -> SqlError {
 pub(crate) fn position(sql: &str, location: Location) -> Option<u32> {
     u32::try_from(sql[..offset(sql, location)].chars().count() + 1).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a pass over the tokens of a text makes of them, with blanks between.
+    pub(super) fn rewritten(sql: &str, rewrite: impl Fn(&mut Vec<TokenWithSpan>)) -> String {
+        let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().expect("tokens");
+        let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+        let mut tokens: Vec<_> = tokens.into_iter().filter(|token| !is_blank(token)).collect();
+        rewrite(&mut tokens);
+        tokens.iter().map(|token| token.token.to_string()).collect::<Vec<_>>().join(" ")
+    }
+}

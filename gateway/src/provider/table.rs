@@ -224,12 +224,6 @@ impl KeyspanTable {
         self.over(self.view.released(), self.promises.lock().clone())
     }
 
-    /// This table without its primary key as a constraint that the planner sees.
-    pub(crate) fn without_key(&self) -> Self {
-        let constraints = Constraints::default();
-        Self { constraints, ..self.over(self.view.clone(), self.promises.lock().clone()) }
-    }
-
     fn over(&self, view: View, promises: Promises) -> Self {
         Self {
             table: Arc::clone(&self.table),

@@ -1,10 +1,7 @@
 //! What all statements share of DataFusion: functions, planners, rules, configuration.
 //! Memory and temporary files are not among it: they are a server's [`Resources`](crate::resources::Resources).
 
-use super::{
-    cell_time::{self, CellTimes},
-    unnest_keys::KeylessUnnest,
-};
+use super::cell_time::{self, CellTimes};
 use crate::{
     pg::{
         aggregates,
@@ -16,13 +13,8 @@ use crate::{
         },
         types,
         workarounds::{
-            barriers,
-            canonical_comparisons::CanonicalComparisons,
-            constant_filters,
-            dependencies::{self, Dependencies},
-            dynamic_lists, filter_projection,
-            grouping_set_values::GroupingSetValues,
-            null_equal_joins,
+            barriers, canonical_comparisons::CanonicalComparisons, constant_filters, dependencies, dynamic_lists,
+            filter_projection, grouping_set_values::GroupingSetValues, null_equal_joins,
             single_distinct::SingleDistinct,
         },
     },
@@ -35,7 +27,7 @@ use datafusion::{
     execution::{FunctionRegistry, SessionState, SessionStateBuilder},
     optimizer::{
         Analyzer, AnalyzerRule, Optimizer, OptimizerRule, eliminate_cross_join::EliminateCrossJoin,
-        push_down_filter::PushDownFilter, replace_distinct_aggregate::ReplaceDistinctWithAggregate,
+        push_down_filter::PushDownFilter,
     },
     physical_optimizer::{
         PhysicalOptimizerRule, ensure_requirements::EnsureRequirements, optimizer::PhysicalOptimizer,
@@ -109,25 +101,17 @@ fn make() -> SessionState {
     analyzer.push(Arc::new(order_keys::OrderKeys));
     analyzer.push(Arc::new(CanonicalComparisons));
     analyzer.push(dynamic_lists::dynamic_lists());
-    analyzer.push(Arc::new(KeylessUnnest));
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
-        if dependencies::RULES.contains(&rule.name()) {
-            logical.push(Arc::new(Dependencies));
-        }
-        if rule.name() == ReplaceDistinctWithAggregate::new().name() {
-            logical.push(Arc::new(dependencies::Distincts));
-        }
+        logical.extend(dependencies::before(rule.as_ref()));
         if rule.name() == EliminateCrossJoin::new().name() {
-            logical.push(Arc::new(null_equal_joins::AsFilter));
+            logical.push(null_equal_joins::as_filters());
         }
         if rule.name() == PushDownFilter::new().name() {
             logical.push(Arc::new(crate::pg::plan::whole_days::WholeDays));
             logical.push(Arc::new(CanonicalComparisons));
-            logical.push(Arc::new(constant_filters::Guard));
-            logical.push(rule);
-            logical.push(Arc::new(constant_filters::Unguard));
+            logical.extend(constant_filters::guarded(rule));
             continue;
         }
         if rule.name() == SingleDistinct::default().name() {
@@ -148,11 +132,7 @@ fn make() -> SessionState {
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
         }
-        if barriers::RULES.contains(&rule.name()) {
-            physical.extend(barriers::between_barriers(rule));
-            continue;
-        }
-        physical.push(rule);
+        physical.extend(barriers::barred(rule));
     }
     physical.push(Arc::new(run_aggregate::RunAggregates::default()));
     physical.push(Arc::new(cancellable_joins::CancellableJoins));

@@ -2,8 +2,8 @@
 //!
 //! DataFusion names a column after its expression, and leaves casts out of the name: the two above have one name twice,
 //! which it refuses. So, in a SELECT that groups, aggregates or has windows, casts of a value that also stands there
-//! without them, or with others, are [marked](mark) in the syntax tree by a call that has the type in its name, and that
-//! the optimizer replaces by its argument, under the same name.
+//! without them, or with others, are [marked](mark) in the syntax tree by a call that has the type in its name, and
+//! that the optimizer replaces by its argument, under the same name.
 
 use crate::syntax::build;
 use arrow::datatypes::{DataType, FieldRef};
@@ -112,107 +112,93 @@ fn parts<'a>(select: &'a mut Select, ordered: &'a mut [&mut Tree]) -> impl Itera
 }
 
 fn mark_select(select: &mut Select, ordered: &mut [&mut Tree]) {
-    let mut casts = Casts::default();
+    // Which kinds of expressions are cast, and whether there are calls beside.
+    let (mut kinds, mut calls) = (HashSet::new(), false);
     for expr in parts(select, ordered) {
-        let _: ControlFlow<()> = (*expr).visit(&mut casts);
+        each_of(expr, |expr| match expr {
+            Tree::Cast { .. } => {
+                let value = chain_of(expr).1;
+                kinds.extend(is_told(value).then(|| discriminant(value)));
+            }
+            Tree::Function(_) => calls = true,
+            _ => {}
+        });
     }
     // Where nothing is grouped, only the names of items have to differ, and they do.
     let is_grouped = matches!(&select.group_by, ast::GroupByExpr::Expressions(groups, _) if !groups.is_empty());
-    if casts.kinds.is_empty() || !(is_grouped || casts.calls) {
+    if kinds.is_empty() || !(is_grouped || calls) {
         return;
     }
-    let mut forms = Forms { kinds: &casts.kinds, nested: 0, chain: 0, forms: HashMap::new() };
+    let mut several = HashMap::new();
     for expr in parts(select, ordered) {
-        let _: ControlFlow<()> = (*expr).visit(&mut forms);
+        add_forms(expr, &kinds, &mut several);
     }
-    let several = forms.forms.into_iter().filter(|(_, forms)| forms.len() > 1).map(|(value, _)| value).collect();
-    let mut marks = Marks { several, nested: 0 };
+    several.retain(|_, forms: &mut HashSet<String>| forms.len() > 1);
     for expr in parts(select, ordered) {
-        let _: ControlFlow<()> = expr.visit(&mut marks);
+        let _: ControlFlow<()> = expr.visit(&mut Marks { several: &several, nested: 0 });
     }
 }
 
-/// What is cast: which kinds of expressions, and whether there are calls beside.
-#[derive(Default)]
-struct Casts {
-    nested: usize,
-    kinds: HashSet<Discriminant<Tree>>,
-    calls: bool,
-}
-
-impl Visitor for Casts {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.nested += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.nested -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Tree) -> ControlFlow<()> {
-        match expr {
-            Tree::Cast { .. } if self.nested == 0 => {
-                let value = chain_of(expr).1;
-                self.kinds.extend(is_told(value).then(|| discriminant(value)));
-            }
-            Tree::Function(_) if self.nested == 0 => self.calls = true,
-            _ => {}
+/// Adds the forms in which values stand in an expression: the types that each is cast to, one after the other; none for
+/// the value itself.
+fn add_forms(expr: &Tree, kinds: &HashSet<Discriminant<Tree>>, forms: &mut HashMap<String, HashSet<String>>) {
+    // How much of a chain of casts is still to be met, with its value.
+    let mut chain = 0;
+    each_of(expr, |expr| {
+        if matches!(expr, Tree::Nested(_)) {
+            return;
         }
-        ControlFlow::Continue(())
-    }
-}
-
-/// The forms in which each value stands: the types that it is cast to, one after the other; none for the value itself.
-struct Forms<'a> {
-    kinds: &'a HashSet<Discriminant<Tree>>,
-    nested: usize,
-    /// How much of a chain of casts is still to be met, with its value.
-    chain: usize,
-    forms: HashMap<String, HashSet<String>>,
-}
-
-impl Visitor for Forms<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.nested += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.nested -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Tree) -> ControlFlow<()> {
-        if self.nested > 0 || matches!(expr, Tree::Nested(_)) {
-            return ControlFlow::Continue(());
-        }
-        if self.chain > 0 {
-            self.chain -= 1;
-            return ControlFlow::Continue(());
+        if chain > 0 {
+            chain -= 1;
+            return;
         }
         let (types, value) = chain_of(expr);
-        self.chain = types.len();
-        if self.kinds.contains(&discriminant(value)) && is_told(value) {
-            self.forms.entry(name_of(value)).or_default().insert(types.join("::"));
+        chain = types.len();
+        if kinds.contains(&discriminant(value)) && is_told(value) {
+            forms.entry(name_of(value)).or_default().insert(types.join("::"));
         }
-        ControlFlow::Continue(())
+    });
+}
+
+/// Visits an expression and its parts, the outer ones first, without those of queries in it.
+fn each_of(expr: &Tree, each: impl FnMut(&Tree)) {
+    struct Outside<F> {
+        nested: usize,
+        each: F,
     }
+
+    impl<F: FnMut(&Tree)> Visitor for Outside<F> {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.nested += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.nested -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Tree) -> ControlFlow<()> {
+            if self.nested == 0 {
+                (self.each)(expr);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    let _: ControlFlow<()> = expr.visit(&mut Outside { nested: 0, each });
 }
 
 /// Marks the casts of values that stand in several forms, each cast of a chain by itself: `GROUP BY t::date` is found
 /// in `t::date::text`.
-struct Marks {
-    several: HashSet<String>,
+struct Marks<'a> {
+    several: &'a HashMap<String, HashSet<String>>,
     nested: usize,
 }
 
-impl VisitorMut for Marks {
+impl VisitorMut for Marks<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
@@ -230,7 +216,7 @@ impl VisitorMut for Marks {
             return ControlFlow::Continue(());
         }
         let (types, value) = chain_of(expr);
-        if is_told(value) && self.several.contains(&name_of(value)) {
+        if is_told(value) && self.several.contains_key(&name_of(value)) {
             let name = Tree::Value(Value::SingleQuotedString(types.join("::")).into());
             let cast = std::mem::replace(expr, Tree::Identifier(Ident::new("")));
             *expr = build::call(MARK, [cast, name]);

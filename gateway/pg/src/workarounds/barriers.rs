@@ -2,7 +2,7 @@
 //!
 //! While the rule runs there is a [`Barrier`] above such nodes; after it there is none.
 //!
-//! - Filters stay above nodes that have [two columns of one name](names_twice), such as joins of a table with itself.
+//! - Filters stay above nodes that have [two columns of one name](has_name_twice), such as joins of a table with itself.
 //!   DataFusion 55.2 looks for a filter's columns by their names alone (`FilterRemapper::try_remap`): `a.i OR b.i` became
 //!   `a.i OR a.i`, asked of `a`. What can be asked of a relation alone was pushed down by the logical rule before, which
 //!   knows the relations of columns.
@@ -24,21 +24,29 @@ use datafusion::{
 };
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// A rule between barriers: three rules.
-pub fn between_barriers(
-    rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
-) -> [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 3] {
-    let above = if rule.name() == "ProjectionPushdown" { merges_on_condition } else { names_twice };
-    [Arc::new(Barriers { above }), rule, Arc::new(NoBarriers)]
+/// Whether there is a barrier above a node.
+type IsBarred = fn(&dyn ExecutionPlan) -> bool;
+
+/// The names of the rules that run between barriers, and above what these are.
+const RULES: [(&str, IsBarred); 3] = [
+    ("FilterPushdown", has_name_twice),
+    ("FilterPushdown(Post)", has_name_twice),
+    ("ProjectionPushdown", merges_on_condition),
+];
+
+/// A rule, between barriers where it needs them.
+pub fn barred(rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    match RULES.iter().find(|(name, _)| *name == rule.name()) {
+        Some((_, is_barred)) => vec![Arc::new(Barriers { is_barred: *is_barred }), rule, Arc::new(NoBarriers)],
+        None => vec![rule],
+    }
 }
 
-/// The names of the rules that run between barriers.
-pub const RULES: [&str; 3] = ["FilterPushdown", "FilterPushdown(Post)", "ProjectionPushdown"];
-
 /// Whether a node has two columns of one name.
-fn names_twice(node: &dyn ExecutionPlan) -> bool {
-    let mut names = HashSet::new();
-    !node.schema().fields().iter().all(|field| names.insert(field.name().clone()))
+fn has_name_twice(node: &dyn ExecutionPlan) -> bool {
+    let schema = node.schema();
+    let mut names = HashSet::with_capacity(schema.fields().len());
+    !schema.fields().iter().all(|field| names.insert(field.name().as_str()))
 }
 
 /// Whether a node is a merge join that has a condition beside its keys.
@@ -49,7 +57,7 @@ fn merges_on_condition(node: &dyn ExecutionPlan) -> bool {
 /// Puts barriers above some nodes.
 #[derive(Debug)]
 struct Barriers {
-    above: fn(&dyn ExecutionPlan) -> bool,
+    is_barred: IsBarred,
 }
 
 /// Takes barriers away.
@@ -59,7 +67,7 @@ struct NoBarriers;
 impl PhysicalOptimizerRule for Barriers {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let barred = plan.transform_up(|node| {
-            if !(self.above)(node.as_ref()) {
+            if !(self.is_barred)(node.as_ref()) {
                 return Ok(Transformed::no(node));
             }
             Ok(Transformed::yes(Arc::new(Barrier { child: node }) as Arc<dyn ExecutionPlan>))

@@ -3,74 +3,46 @@
 //!
 //! DataFusion 55.2 takes a condition whose columns are all grouped by below the aggregation, and one that has none, too
 //! (`PushDownFilter`): `SELECT c FROM (SELECT count(*) AS c FROM t) q WHERE (SELECT false)` had a row. It takes nothing
-//! below a LIMIT. So there is [one](Guard) that leaves out nothing above these aggregations while that rule runs, and
-//! [none](Unguard) after it.
+//! below a LIMIT. So there is one that leaves out nothing above these aggregations while that rule runs, and none after
+//! it ([`guarded`]).
 
+use super::each_node::each_node;
 use datafusion::{
-    common::{Result, ScalarValue, tree_node::Transformed},
+    common::{ScalarValue, tree_node::Transformed},
     logical_expr::{Aggregate, Expr, Limit, LogicalPlan, lit},
-    optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
+    optimizer::OptimizerRule,
 };
 use std::sync::Arc;
 
 /// As many rows as there may be.
 const ALL: i64 = i64::MAX;
 
-/// Puts a LIMIT above such aggregations.
-#[derive(Debug)]
-pub struct Guard;
+/// The rule that pushes filters down, between one that puts LIMITs and one that takes them away.
+pub fn guarded(push_down: Arc<dyn OptimizerRule + Send + Sync>) -> [Arc<dyn OptimizerRule + Send + Sync>; 3] {
+    let guard = each_node("constant_filters_guard", |node| Ok(with_limit(node)));
+    let unguard = each_node("constant_filters_unguard", |node| Ok(without_limit(node)));
+    [guard, push_down, unguard]
+}
 
-/// Takes it away.
-#[derive(Debug)]
-pub struct Unguard;
-
-impl OptimizerRule for Guard {
-    fn name(&self) -> &str {
-        "constant_filters_guard"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        Ok(match plan {
-            LogicalPlan::Aggregate(aggregate) if has_row_of_none(&aggregate) => {
-                let input = Arc::new(LogicalPlan::Aggregate(aggregate));
-                Transformed::yes(LogicalPlan::Limit(Limit { skip: None, fetch: Some(Box::new(lit(ALL))), input }))
-            }
-            plan => Transformed::no(plan),
-        })
+fn with_limit(node: LogicalPlan) -> Transformed<LogicalPlan> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) if has_row_of_none(&aggregate) => {
+            let input = Arc::new(LogicalPlan::Aggregate(aggregate));
+            Transformed::yes(LogicalPlan::Limit(Limit { skip: None, fetch: Some(Box::new(lit(ALL))), input }))
+        }
+        node => Transformed::no(node),
     }
 }
 
-impl OptimizerRule for Unguard {
-    fn name(&self) -> &str {
-        "constant_filters_unguard"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        Ok(match plan {
-            LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input })
-                if matches!(*fetch, Expr::Literal(ScalarValue::Int64(Some(ALL)), _))
-                    && matches!(input.as_ref(), LogicalPlan::Aggregate(_)) =>
-            {
-                Transformed::yes(Arc::unwrap_or_clone(input))
-            }
-            plan => Transformed::no(plan),
-        })
+fn without_limit(node: LogicalPlan) -> Transformed<LogicalPlan> {
+    match node {
+        LogicalPlan::Limit(Limit { skip: None, fetch: Some(fetch), input })
+            if matches!(*fetch, Expr::Literal(ScalarValue::Int64(Some(ALL)), _))
+                && matches!(input.as_ref(), LogicalPlan::Aggregate(_)) =>
+        {
+            Transformed::yes(Arc::unwrap_or_clone(input))
+        }
+        node => Transformed::no(node),
     }
 }
 

@@ -4,9 +4,10 @@
 //! those of other relations (`aggregate_functional_dependencies`). Then ORDER BY leaves out columns that it takes for
 //! determined, DISTINCT is left out, and groups are put together: `SELECT DISTINCT o.id, l.n FROM o JOIN l … ORDER BY
 //! 1, 2` came in no order of `n`. It also takes a key for one of the rows that `unnest` makes of a row. So the schemas
-//! of a plan are put right ([`exact`]) before each rule that looks at dependencies ([`RULES`]), and while a text is
+//! of a plan are put right ([`exact`]) before each rule that looks at dependencies ([`before`]), and while a text is
 //! planned at each relation of FROM ([`Relations`]), since GROUP BY is filled up with what its columns determine.
 
+use super::each_node::each_node;
 use datafusion::{
     common::{
         DFSchema, Dependency, FunctionalDependence, FunctionalDependencies, Result,
@@ -16,18 +17,31 @@ use datafusion::{
         Aggregate, Distinct, Expr, LogicalPlan, Unnest,
         planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning},
     },
-    optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule},
+    optimizer::{OptimizerConfig, OptimizerRule},
     sql::sqlparser::ast::TableFactor,
 };
 use std::{cell::Cell, sync::Arc};
 
 /// The names of the optimizer's rules that look at dependencies.
-pub const RULES: [&str; 4] =
-    ["eliminate_join", "replace_distinct_aggregate", "eliminate_duplicated_expr", "optimize_projections"];
+const RULES: [&str; 4] = ["eliminate_join", REPLACE_DISTINCT, "eliminate_duplicated_expr", "optimize_projections"];
+
+const REPLACE_DISTINCT: &str = "replace_distinct_aggregate";
+
+/// The rules that run before one of the optimizer's, so that it sees dependencies as they are.
+pub fn before(rule: &dyn OptimizerRule) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut before: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
+    if RULES.contains(&rule.name()) {
+        before.push(Arc::new(Dependencies));
+    }
+    if rule.name() == REPLACE_DISTINCT {
+        before.push(each_node("distincts", without_distinct));
+    }
+    before
+}
 
 /// Puts the dependencies of a plan right.
 #[derive(Debug)]
-pub struct Dependencies;
+struct Dependencies;
 
 impl OptimizerRule for Dependencies {
     fn name(&self) -> &str {
@@ -43,40 +57,24 @@ impl OptimizerRule for Dependencies {
     }
 }
 
-/// Makes aggregations of `DISTINCT`, the innermost first, each with the right dependencies: DataFusion's own rule, which
-/// runs next, finds none of them left, and would take one for needless by what it makes of another.
-#[derive(Debug)]
-pub struct Distincts;
-
-impl OptimizerRule for Distincts {
-    fn name(&self) -> &str {
-        "distincts"
+/// `DISTINCT` as an aggregation, the innermost first, each with the right dependencies: DataFusion's own rule, which
+/// runs next, finds none left, and would take one for needless by what it makes of another.
+fn without_distinct(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Distinct(Distinct::All(input)) = node else { return Ok(Transformed::no(node)) };
+    let columns = input.schema().columns();
+    if columns.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(input))));
     }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
+    let is_distinct = input
+        .schema()
+        .functional_dependencies()
+        .iter()
+        .any(|key| key.mode == Dependency::Single && (0..columns.len()).eq(key.source_indices.iter().copied()));
+    if is_distinct {
+        return Ok(Transformed::yes(Arc::unwrap_or_clone(input)));
     }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Distinct(Distinct::All(input)) = plan else { return Ok(Transformed::no(plan)) };
-        let columns = input.schema().columns();
-        if columns.is_empty() {
-            return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(input))));
-        }
-        let is_distinct = input.schema().functional_dependencies().iter().any(|key| {
-            let sources = key.source_indices.iter().all(|source| *source < columns.len());
-            sources && key.mode == Dependency::Single && key.source_indices.len() == columns.len()
-        });
-        if is_distinct {
-            return Ok(Transformed::yes(Arc::unwrap_or_clone(input)));
-        }
-        let groups = columns.into_iter().map(Expr::Column).collect();
-        Ok(Transformed::yes(LogicalPlan::Aggregate(aggregated(input, groups, Vec::new())?)))
-    }
+    let groups = columns.into_iter().map(Expr::Column).collect();
+    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregated(input, groups, Vec::new())?)))
 }
 
 /// An aggregation with the right dependencies.

@@ -1,7 +1,8 @@
 //! `SELECT DISTINCT ON (…)` whose items hold subqueries, or that orders by a value twice.
 //!
-//! `ORDER BY a, a` would end the statement by a failed assertion: the second one goes. DataFusion holds the items in the node of the DISTINCT, where none of its rules looks for subqueries. So a
-//! projection below computes the items and the expressions of ON and ORDER BY, and the node takes its columns.
+//! `ORDER BY a, a` would end the statement by a failed assertion: the second one goes. And DataFusion holds the items in
+//! the node of the DISTINCT, where none of its rules looks for subqueries: a projection below computes the items and
+//! the expressions of ON and ORDER BY, and the node takes its columns.
 
 use datafusion::{
     common::{

@@ -3,9 +3,10 @@
 //! DataFusion makes of `a JOIN b ON a.x IS NOT DISTINCT FROM b.x` a join by keys where NULL equals NULL. That goes for
 //! all keys of a join, and rules that run later, or in the next pass, add keys of `=` to it, whose NULLs then match too
 //! (`ExtractEquijoinPredicate`), or take the mode of one join for all joins beside it (`EliminateCrossJoin`). So before
-//! they run such a join becomes one with a filter again ([`as_filter`]), and at the end of each pass one by keys where
+//! they run such a join becomes one with a filter again ([`as_filters`]), and at the end of each pass one by keys where
 //! there are no others ([`ByKeys`]).
 
+use super::each_node::each_node;
 use datafusion::{
     common::{
         NullEquality, Result,
@@ -14,32 +15,18 @@ use datafusion::{
     logical_expr::{Expr, Join, LogicalPlan, Operator, binary_expr, utils::conjunction},
     optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule, extract_equijoin_predicate::ExtractEquijoinPredicate},
 };
+use std::sync::Arc;
 
-/// Joins by keys where NULL equals NULL become joins with a filter.
-#[derive(Debug)]
-pub struct AsFilter;
-
-impl OptimizerRule for AsFilter {
-    fn name(&self) -> &str {
-        "null_equal_joins_as_filter"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        match plan {
+/// The rule by which joins by keys where NULL equals NULL become joins with a filter.
+pub fn as_filters() -> Arc<dyn OptimizerRule + Send + Sync> {
+    each_node("null_equal_joins_as_filter", |node| {
+        Ok(match node {
             LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull && !join.null_aware => {
-                Ok(Transformed::yes(LogicalPlan::Join(as_filter(join))))
+                Transformed::yes(LogicalPlan::Join(as_filter(join)))
             }
-            plan => Ok(Transformed::no(plan)),
-        }
-    }
+            node => Transformed::no(node),
+        })
+    })
 }
 
 fn as_filter(mut join: Join) -> Join {

@@ -78,15 +78,11 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::sql::sqlparser::{dialect::PostgreSqlDialect, tokenizer::Tokenizer};
+    use crate::tokens::tests::rewritten;
     use expect_test::{Expect, expect};
 
     fn check(sql: &str, expected: Expect) {
-        let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().expect("tokens");
-        let mut tokens: Vec<_> =
-            tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-        rewrite(&mut tokens);
-        expected.assert_eq(&tokens.iter().map(|token| token.token.to_string()).collect::<Vec<_>>().join(" "));
+        expected.assert_eq(&rewritten(sql, rewrite));
     }
 
     #[test]
