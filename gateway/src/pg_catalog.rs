@@ -41,6 +41,7 @@ pub mod keywords;
 pub(crate) mod named_arguments;
 mod notifications;
 pub mod objects;
+mod operators;
 mod options;
 mod procs;
 mod protobuf;
@@ -68,11 +69,13 @@ type RowsOf = fn(&StatementContext) -> Vec<Row>;
 
 /// The relations that have rows: schema, name, and the functions that give them.
 const ROWS: &[(&str, &str, &[RowsOf])] = &[
+    (PG_CATALOG, "pg_aggregate", &[procs::aggregates]),
     (PG_CATALOG, "pg_am", &[objects::access_methods]),
     (PG_CATALOG, "pg_attrdef", &[objects::defaults]),
     (PG_CATALOG, "pg_attribute", &[objects::attribute_rows, views::attribute_rows]),
     (PG_CATALOG, "pg_auth_members", &[rights::members]),
     (PG_CATALOG, "pg_authid", &[cluster::authid_rows]),
+    (PG_CATALOG, "pg_cast", &[operators::casts]),
     (PG_CATALOG, "pg_class", &[objects::classes, views::classes]),
     (PG_CATALOG, "pg_collation", &[objects::collations]),
     (PG_CATALOG, "pg_constraint", &[objects::constraints, domains::constraint_rows]),
@@ -104,6 +107,9 @@ const ROWS: &[(&str, &str, &[RowsOf])] = &[
     (PG_CATALOG, "pg_locks", &[advisory_locks::rows]),
     (PG_CATALOG, "pg_matviews", &[views::materialized]),
     (PG_CATALOG, "pg_namespace", &[objects::schemas]),
+    (PG_CATALOG, "pg_opclass", &[operators::classes]),
+    (PG_CATALOG, "pg_operator", &[operators::operators]),
+    (PG_CATALOG, "pg_opfamily", &[operators::families]),
     (PG_CATALOG, "pg_prepared_statements", &[cluster::prepared_statements]),
     (PG_CATALOG, "pg_proc", &[procs::rows]),
     (PG_CATALOG, "pg_rewrite", &[views::rules]),

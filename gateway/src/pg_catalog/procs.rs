@@ -126,6 +126,39 @@ fn row(function: &Function, statement: &StatementContext) -> Row {
     }
 }
 
+/// Whether the server has a function of the list.
+pub(super) fn is_there(oid: u32) -> bool {
+    ALL.contains_key(&oid)
+}
+
+/// The rows of `pg_aggregate`. What an aggregate does step by step are no functions here.
+pub(super) fn aggregates(_: &StatementContext) -> Vec<Row> {
+    /// `internal`: the type of states of no other type.
+    const INTERNAL_TYPE: u32 = 2281;
+    let one = |function: &Function| {
+        let kind = match function.kind {
+            "a" => "n",
+            "ao" => "o",
+            "ah" => "h",
+            _ => return None,
+        };
+        // Behind them stand the values of WITHIN GROUP.
+        let direct = match kind {
+            "o" => i64::try_from(function.arguments.len()).unwrap_or(0) - 1,
+            "h" => 1,
+            _ => 0,
+        };
+        Some(row! {
+            // Names have several aggregates.
+            "aggfnoid" => function.oid.to_string(), "aggkind" => kind, "aggnumdirectargs" => direct,
+            "aggtransfn" => "-", "aggfinalfn" => "-", "aggcombinefn" => "-", "aggserialfn" => "-",
+            "aggdeserialfn" => "-", "aggmtransfn" => "-", "aggminvtransfn" => "-", "aggmfinalfn" => "-",
+            "aggfinalmodify" => "r", "aggmfinalmodify" => "r", "aggtranstype" => INTERNAL_TYPE,
+        })
+    };
+    ALL.values().filter_map(one).collect()
+}
+
 /// A function that reads or writes a type.
 fn of_type(words: &[&'static str], statement: &StatementContext) -> Row {
     let number = |word: &str| word.parse::<i64>().unwrap_or(0);
@@ -169,7 +202,7 @@ pub(super) fn identity(statement: &StatementContext, oid: u32) -> Option<String>
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         pg::types,
@@ -181,19 +214,25 @@ mod tests {
     use expect_test::expect_file;
 
     /// An argument of a type; polymorphic ones are integers here.
-    fn argument(oid: u32) -> Option<String> {
-        let of = |name: &str| Some(format!("CAST(NULL AS {name})"));
+    pub(in super::super) fn argument(oid: u32) -> Option<String> {
         match oid {
-            2276 | 2283 | 2776 | 5077 | 5079 => of("int"),
-            2277 | 5078 => of("int[]"),
             2249 => Some("ROW(1, 'a')".to_owned()),
+            oid => type_name(oid).map(|name| format!("CAST(NULL AS {name})")),
+        }
+    }
+
+    /// The name of a type as casts have it.
+    pub(in super::super) fn type_name(oid: u32) -> Option<String> {
+        match oid {
+            2276 | 2283 | 2776 | 5077 | 5079 => Some("int".to_owned()),
+            2277 | 5078 => Some("int[]".to_owned()),
+            18 => Some("\"char\"".to_owned()),
             oid => {
                 let words = type_lines().find(|words| words[0].parse() == Ok(oid))?;
-                match words[1].strip_prefix('_') {
-                    Some(item) => of(&format!("{item}[]")),
-                    None if oid == 18 => of("\"char\""),
-                    None => of(words[1]),
-                }
+                Some(match words[1].strip_prefix('_') {
+                    Some(item) => format!("{item}[]"),
+                    None => words[1].to_owned(),
+                })
             }
         }
     }
@@ -225,7 +264,7 @@ mod tests {
     }
 
     /// The type that a call gives; `None` for what cannot be planned.
-    async fn given(context: &SessionContext, sql: &str) -> Option<u32> {
+    pub(in super::super) async fn given(context: &SessionContext, sql: &str) -> Option<u32> {
         let Ok(mut parsed) = Statement::parse(sql) else { return None };
         let Some(Statement::Query(query)) = parsed.pop() else { return None };
         let query: ast::Statement = *query;
@@ -242,7 +281,7 @@ mod tests {
     }
 
     /// Types that stand for others, and those of rows.
-    const OPEN: [u32; 9] = [2249, 2276, 2277, 2283, 2776, 5077, 5078, 5079, 2278];
+    pub(in super::super) const OPEN: [u32; 9] = [2249, 2276, 2277, 2283, 2776, 5077, 5078, 5079, 2278];
 
     #[tokio::test]
     async fn the_list_says_what_the_server_has() {

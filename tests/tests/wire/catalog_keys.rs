@@ -44,8 +44,9 @@ impl<'a> Key<'a> {
         if by_name {
             let column = self.columns[last];
             return format!(
-                "SELECT count(*), count(p.proname) FROM {table} f
-                 LEFT JOIN (SELECT DISTINCT proname::text FROM pg_proc) p ON p.proname = f.{column}::text
+                "SELECT count(*), count(p.name) FROM {table} f
+                 LEFT JOIN (SELECT proname::text AS name FROM pg_proc UNION SELECT oid::text FROM pg_proc) p
+                     ON p.name = f.{column}::text
                  WHERE f.{column}::text <> '-'"
             );
         }

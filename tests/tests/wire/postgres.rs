@@ -268,6 +268,7 @@ files! { "tests/slt/postgres":
     never
     number_templates
     numerics
+    operators
     ordered_sets
     outer_names
     parameters

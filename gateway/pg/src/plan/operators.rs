@@ -44,7 +44,7 @@ pub struct Operators;
 type Step = fn(RawBinaryExpr, &DFSchema) -> Result<PlannerResult<RawBinaryExpr>>;
 
 /// The steps in which an operator is planned, until one of them gives an expression.
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     // Those that the passes over the syntax tree made.
     ("comparisons of our own", custom),
     ("bit strings", bits),
@@ -54,6 +54,7 @@ const STEPS: [(&str, Step); 10] = [
     ("concatenation of arrays", concatenation),
     ("literals beside values", literals),
     ("power", power),
+    ("beginnings of texts", starts_with),
     ("small integers", integers),
     // Quoted texts as times first, then times as intervals.
     ("times of day and intervals", clocks_and_spans),
@@ -520,6 +521,19 @@ fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Opti
     }
     let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
     Some(datafusion::functions_nested::expr_fn::array_has(keys, numeric::key::key().call(vec![value.clone()])))
+}
+
+/// `text ^@ beginning` is `starts_with`, which a key finds as one range.
+fn starts_with(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    if !matches!(expr.op, Sql::PGStartsWith) {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let text = |side: Expr| match side {
+        Expr::Placeholder(Placeholder { id, field: None }) => parameter_of(id, &DataType::Utf8View),
+        side => side,
+    };
+    let sides = vec![text(expr.left), text(expr.right)];
+    Ok(PlannerResult::Planned(datafusion::functions::string::starts_with().call(sides)))
 }
 
 /// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.
