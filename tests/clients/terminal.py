@@ -57,9 +57,9 @@ class Terminal:
         self.type(typed + "\t")
         self.until(re.escape(expected))
         print(f"ok: tab: {typed} -> {expected}", flush=True)
-        # A statement that is begun is dropped.
-        self.type("\x03")
-        self.until(r"=> $")
+        # The line is emptied and given up. Not by Ctrl-C: readline may have a signal wait for the next key.
+        self.type("\x15\n")
+        self.until(r"\n[^\n]*=> $")
 
     def stops(self, statement):
         """Ctrl-C stops a statement that runs.
