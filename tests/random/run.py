@@ -6,8 +6,10 @@
 
 Two tables of every common type, with keys, with and without NULLs, are made in a database of its own on both servers.
 Each seed makes one query out of the templates below: joins, subqueries, groups and grouping sets, windows, DISTINCT,
-set operations, casts between all types. What PostgreSQL answers is right: types and names of columns, rows, and their
-order where ORDER BY says it. What differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
+set operations, casts between all types, with constants and with parameters; or a statement that writes, in a
+transaction that is rolled back when the tables that it left were read. What PostgreSQL answers is right: types and
+names of columns, rows, and their order where ORDER BY says it. What differs is printed with its seed, an error of
+Keyspan alone too, and XX000 always.
 (`varchar` counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
 
 The exit code is 1 if anything was printed.
@@ -29,20 +31,21 @@ DATABASE = "random_queries"
 TIMEOUT = "60s"
 TABLES = {
     "t1": dict(id="int", a="int", b="bigint", s="smallint", c="text", d="text", e="numeric", n="numeric", f="float8",
-               g="timestamp", h="date", z="timestamptz", i="boolean", k="boolean", v="varchar", iv="interval"),
+               g="timestamp", h="date", z="timestamptz", i="boolean", k="boolean", v="varchar", iv="interval",
+               j="jsonb", l="int[]"),
     "t2": dict(id="bigint", t="int", a="int", c="text", d="varchar", n="numeric", f="float8", g="timestamp",
                i="boolean"),
 }
 DEFINITIONS = [
     "CREATE TABLE t1 (id int PRIMARY KEY, a int, b bigint NOT NULL, s smallint, c text, d text NOT NULL, e numeric,"
     " n numeric(10,2) NOT NULL, f float8, g timestamp, h date NOT NULL, z timestamptz, i boolean, k boolean NOT NULL,"
-    " v varchar(5), iv interval)",
+    " v varchar(5), iv interval, j jsonb, l int[])",
     "CREATE TABLE t2 (id bigint PRIMARY KEY, t int NOT NULL, a int NOT NULL, c text NOT NULL, d varchar(10),"
     " n numeric(8,3), f float8 NOT NULL, g timestamp NOT NULL, i boolean)",
 ]
 WORDS = ["a", "b", "ab", "Abc", "x y", "", "10", "2", "zz", "é", "a'b"]
 TYPES = ["int", "bigint", "text", "numeric", "float8", "boolean", "date", "timestamp"]
-RARE = ["smallint", "varchar", "interval", "timestamptz"]
+RARE = ["smallint", "varchar", "interval", "timestamptz", "jsonb", "int[]"]
 NUMBERS = ["int", "bigint", "smallint", "numeric", "float8"]
 
 # Values of a type that are written out.
@@ -59,6 +62,16 @@ CONSTANTS = {
     "timestamp": ["timestamp '2024-01-12 01:30:00'", "'2024-02-10'::timestamp"],
     "timestamptz": ["timestamptz '2024-01-03 12:00:00+00'"],
     "interval": ["interval '1 day'", "interval '2 hours'", "'30 minutes'::interval"],
+    "jsonb": ["""'{"a": 1}'::jsonb""", "'[1, null, \"a\"]'::jsonb", "'2'::jsonb"],
+    "int[]": ["array[1, 2]", "'{}'::int[]", "array[null, 3]"],
+}
+# The same as a client sends them: the type's OID and texts.
+PARAMETERS = {
+    "int": (23, ["-4", "0", "1", "3", "9"]), "bigint": (20, ["0", "12", "7"]), "smallint": (21, ["0", "4"]),
+    "numeric": (1700, ["1.5", "2.50", "0.1", "-1.25", "100.00", "3"]), "float8": (701, ["1.5", "2.25", "-7"]),
+    "text": (25, ["a", "ab", "x y", "", "10", None]), "boolean": (16, ["t", "f", None]), "date": (1082, ["2024-01-02"]),
+    "timestamp": (1114, ["2024-01-12 01:30:00"]), "timestamptz": (1184, ["2024-01-03 12:00:00+00"]),
+    "interval": (1186, ["1 day", "02:00:00"]), "jsonb": (3802, ['{"a": 1}', "2"]), "int[]": (1007, ["{1,2}", "{}"]),
 }
 
 # Expressions of a type. `{type}` is one of that type, `{=type}` a constant, `{x}` one of a type that is chosen
@@ -71,7 +84,8 @@ EXPRESSIONS = {
         ({date}) - ({date}); position({text} in {text}); ascii({text}); case {text} when 'a' then {int} else 3 end;
         cardinality(array[{int}, 2]); (array[{int}, {int}])[2]; sign({numeric})::int; octet_length({text});
         strpos({text}, 'b'); (({int}) & 3) | 4; num_nulls({int}, {text}); -({int}); mod({int}, 5);
-        (jsonb_build_array({int}, {text}) ->> 0)::int
+        (jsonb_build_array({int}, {text}) ->> 0)::int; ({int[]})[1]; cardinality({int[]}); array_length({int[]}, 1);
+        array_position({int[]}, {int}); (({jsonb}) ->> 'a')::int; ({int}) << 1; ({date} - {date}) / nullif({int}, 0)
         """,
     "bigint": """
         ({int})::bigint; ({bigint}) + {int}; ({bigint}) * {int}; ({bigint}) % 4; greatest({bigint}, {int});
@@ -97,7 +111,8 @@ EXPRESSIONS = {
         translate({text}, 'ab', 'ba'); md5({text}); to_char({int}, '000');
         case {int} when 1 then {text} when 2 then 'two' else {text} end; overlay({text} placing 'Q' from 1 for 1);
         regexp_replace({text}, '[ab]', 'X', 'g'); concat_ws('-', {text}, {int});
-        jsonb_build_object('k', {int}) ->> 'k'; array_to_string(array[{text}, {text}], ','); right({text}, 2)
+        jsonb_build_object('k', {int}) ->> 'k'; ({jsonb}) ->> 'a'; jsonb_typeof({jsonb}); ({jsonb}) #>> '{b,0}';
+        array_to_string({int[]}, ',', '-'); array_to_string(array[{text}, {text}], ','); right({text}, 2)
         """,
     "varchar": "({text})::varchar(4); ({int})::varchar",
     "boolean": """
@@ -108,7 +123,9 @@ EXPRESSIONS = {
         ({int}) < ({numeric}); ({bigint}) = ({float8}); ({text}) ~ '^[a-c]'; ({int}) = any (array[{=int}, {int}]);
         ({text}) <> all (array[{=text}, {text}]); ({boolean}) is true; ({boolean}) is not true;
         ({boolean}) is not false; ({boolean}) is unknown; (({int}), ({text})) < (({int}), ({text}));
-        (({int}), ({text})) = (({int}), ({text})); starts_with({text}, 'a'); ({text}) similar to '(a|b)%'
+        (({int}), ({text})) = (({int}), ({text})); starts_with({text}, 'a'); ({text}) similar to '(a|b)%';
+        ({int}) = any ({int[]}); ({int[]}) @> ({int[]}); ({int[]}) && ({int[]}); ({jsonb}) @> ({=jsonb});
+        ({jsonb}) ? 'a'; ({int[]}) = ({int[]}); ({jsonb}) = ({jsonb}); ({text}) ^@ ({text}); ({int[]}) < ({int[]})
         """,
     "date": """
         ({timestamp})::date; ({date}) + 3; ({date}) - 1; date_trunc('month', {date})::date;
@@ -125,6 +142,14 @@ EXPRESSIONS = {
         ({interval}) + ({interval}); ({timestamp}) - ({timestamp}); ({interval}) * 2; age({timestamp}, {timestamp});
         make_interval(days => {int}); -({interval})
         """,
+    "jsonb": """
+        to_jsonb({any}); jsonb_build_object('a', {any}, 'b', {int}); ({jsonb}) || ({jsonb}); ({jsonb}) -> 'a';
+        jsonb_build_array({any}, {text}); to_jsonb({int[]}); jsonb_strip_nulls({jsonb}); ({jsonb}) - 'a'
+        """,
+    "int[]": """
+        array[{int}, {int}]; ({int[]}) || ({int}); array_append({int[]}, {int}); ({int[]})[1:2];
+        array_remove({int[]}, {int}); ({int[]}) || ({int[]}); array_prepend({int}, {int[]})
+        """,
 }
 OF_ANY_TYPE = """
     coalesce({T}, {T}); case when {boolean} then {T} else {T} end; nullif({T}, {=T});
@@ -136,14 +161,43 @@ AGGREGATES = """
     max({timestamp}); max({numeric}); bool_and({boolean}); bool_or({boolean});
     length(string_agg({text}, ',' order by {text})); string_agg(distinct {text}, ',');
     count(*) filter (where {boolean}); sum({int}) filter (where {boolean}); max({int})::text;
-    array_agg({int} order by {int}, {text}) is null
+    array_agg({int} order by {int}, {text}) is null; array_agg(distinct {int}); every({boolean});
+    max({int[]}); jsonb_array_length(jsonb_agg({int})); bit_or({int}); variance({int}); stddev({numeric});
+    percentile_cont(0.5) within group (order by {int}); percentile_disc(0.5) within group (order by {text});
+    mode() within group (order by {int}); count(distinct ({int}, {text})); max({interval}); sum({interval});
+    min({timestamptz}) filter (where {boolean})
+    """
+# Windows over groups.
+OVER_GROUPS = """
+    sum(count(*)) over (); rank() over (order by count(*)); max(sum({int})) over ();
+    count(*) over (order by min({int})); sum(sum({int})) over (order by count(*))
     """
 WINDOWS = """
     count(*) over (partition by {int}); sum({int}) over (partition by {text});
     rank() over (order by {int}, {text}); max({text}) over (partition by {boolean});
     count({text}) over (partition by {text} order by {int});
     dense_rank() over (partition by {boolean} order by {date} desc); rank() over (order by {text}) / 2;
-    max({int}) filter (where {boolean}) over (partition by {int}); cume_dist() over (order by {int})
+    max({int}) filter (where {boolean}) over (partition by {int}); cume_dist() over (order by {int});
+    sum({int}) over (order by {int}); percent_rank() over (partition by {int} order by {date});
+    sum({numeric}) over (order by {int} range between 1 preceding and 1 following);
+    count(*) over (order by {int} groups between 1 preceding and current row);
+    max({text}) over (order by {int} groups between unbounded preceding and 1 following);
+    count(*) over (order by {date} range between interval '2 days' preceding and current row);
+    sum({int}) over (order by {int} range between current row and unbounded following exclude group);
+    avg({int}) over (partition by {text}); min({numeric}) over (partition by {text} order by {int} desc nulls last)
+    """
+# `{key}` is what tells the rows of the query around apart.
+ORDERED_WINDOWS = """
+    row_number() over (partition by {text} order by {key}); ntile(3) over (order by {key});
+    lag({any}) over (partition by {boolean} order by {key}); lag({int}, 2, 0) over (order by {key});
+    lead({text}, 1, 'none') over (order by {key}); first_value({any}) over (partition by {int} order by {key});
+    last_value({text}) over (order by {key} rows between unbounded preceding and unbounded following);
+    nth_value({int}, 2) over (order by {key} desc); last_value({int}) over (order by {key});
+    sum({int}) over (order by {key} rows between 2 preceding and current row);
+    count({int}) over (order by {key} rows between 1 following and 3 following);
+    array_agg({int}) over (partition by {text} order by {key});
+    min({date}) over (order by {key} rows between 1 preceding and 1 following exclude current row);
+    sum({numeric}) over (order by {int}, {key} rows unbounded preceding)
     """
 # `{col}` is a column of the query around, of whole numbers.
 CONDITIONS = """
@@ -170,15 +224,17 @@ def alternatives(templates):
 
 
 EXPRESSIONS = {kind: alternatives(templates) for kind, templates in EXPRESSIONS.items()}
-OF_ANY_TYPE, AGGREGATES, WINDOWS = map(alternatives, (OF_ANY_TYPE, AGGREGATES, WINDOWS))
+OF_ANY_TYPE, AGGREGATES, OVER_GROUPS = map(alternatives, (OF_ANY_TYPE, AGGREGATES, OVER_GROUPS))
+WINDOWS, ORDERED_WINDOWS = map(alternatives, (WINDOWS, ORDERED_WINDOWS))
 CONDITIONS, SCALARS = map(alternatives, (CONDITIONS, SCALARS))
 
 
 class Maker:
     """Makes one query. `scope` is the relations whose columns may stand in it: names and types of columns by alias."""
 
-    def __init__(self, seed):
-        self.random, self.scope = random.Random(seed), {}
+    def __init__(self, seed, sent=None):
+        """With a list of what is `sent`, half of the constants are parameters, which it gets: types' OIDs and texts."""
+        self.random, self.scope, self.sent = random.Random(seed), {}, sent
 
     def chance(self, odds):
         return self.random.random() < odds
@@ -193,6 +249,13 @@ class Maker:
         scope = self.scope.items()
         return [f"{alias}.{name}" for alias, names in scope for name, kind in names.items() if kind in kinds]
 
+    def constant(self, kind):
+        if self.sent is None or kind not in PARAMETERS or self.chance(0.5):
+            return self.one(CONSTANTS[kind])
+        oid, texts = PARAMETERS[kind]
+        self.sent.append((oid, self.one(texts)))
+        return f"${len(self.sent)}"
+
     def filled(self, template, depth):
         """A template with an expression for each placeholder."""
         chosen = self.one(TYPES)
@@ -202,14 +265,16 @@ class Maker:
             kind = {"x": chosen, "any": self.kind()}.get(name, name)
             if name == "col":
                 return self.one(self.columns("int", "bigint") or ["1"])
-            return self.one(CONSTANTS[kind]) if constant else self.expression(kind, depth)
+            if name == "key":
+                return ", ".join(f"{alias}.id" for alias in self.scope)
+            return self.constant(kind) if constant else self.expression(kind, depth)
 
-        return re.sub(r"\{(=?)(\w+)\}", placed, template)
+        return re.sub(r"\{(=?)(\w+(?:\[\])?)\}", placed, template)
 
     def expression(self, kind, depth):
         if depth <= 0 or self.chance(0.25):
             columns = self.columns(kind, "varchar") if kind == "text" else self.columns(kind)
-            return self.one(columns) if columns and self.chance(0.85) else self.one(CONSTANTS[kind])
+            return self.one(columns) if columns and self.chance(0.85) else self.constant(kind)
         if self.chance(0.2):
             return self.filled(self.one(OF_ANY_TYPE).replace("T}", kind + "}"), depth - 1)
         return self.filled(self.one(EXPRESSIONS[kind]), depth - 1)
@@ -218,7 +283,7 @@ class Maker:
         """What stands behind FROM."""
         names = list(TABLES)
         x, y, w = self.one(names), self.one(names), self.one(names)
-        form = self.random.randrange(12)
+        form = self.random.randrange(14)
         if form == 0:
             self.scope = {"x": {"a": "int"}}
             values = "(values (1), (2), (2), (null)) x(a)"
@@ -242,10 +307,22 @@ class Maker:
             first = f"{x} x {self.one(JOINS)} {y} y on x.id = y.{self.one(['id', 'a'])}"
             return f"{first} {self.one(JOINS)} {w} w on {self.one('xy')}.a = w.{self.one(['a', 'id'])}"
         if form <= 5 and depth > 0:
-            inner = Maker(self.random.random())
+            inner = Maker(self.random.random(), self.sent)
             query, columns = inner.select(depth - 1, named=True)
             self.scope = {"x": columns}
             return f"({query}) x"
+        if form == 12 and depth > 0:
+            query, columns = Maker(self.random.random(), self.sent).select(depth - 1, named=True)
+            whole = [name for name, kind in columns.items() if kind in ("int", "bigint")]
+            if whole:
+                self.scope = {"x": TABLES[x], "y": columns}
+                return f"{x} x {self.one(JOINS)} ({query}) y on x.{self.one(['id', 'a'])} = y.{self.one(whole)}"
+        if form == 13:
+            self.scope = {"x": TABLES[x]}
+            if self.chance(0.5) and x == "t1":
+                self.scope["y"] = {"m": "int"}
+                return f"{x} x {self.one(['left join', 'join'])} lateral unnest(x.l) y(m) on true"
+            return f"{x} x where x.id in (select w.{self.one(['id', 'a'])} from {w} w)"
         if form <= 8:
             self.scope = {"x": TABLES[x], "y": TABLES[y]}
             join = self.one(JOINS)
@@ -255,13 +332,15 @@ class Maker:
         self.scope = {"x": TABLES[x]}
         return f"{x} x"
 
-    def where(self):
+    def where(self, before=""):
+        """WHERE, or AND where there is one `before`."""
         if self.chance(0.45):
             return ""
         conditions = [self.expression("boolean", 2)] if self.chance(0.8) else []
         if not conditions or self.chance(0.2):
             conditions.append(self.filled(self.one(CONDITIONS), 1))
-        return " where " + " and ".join(f"({condition})" for condition in conditions)
+        word = "and" if " where x.id in (" in before else "where"
+        return f" {word} " + " and ".join(f"({condition})" for condition in conditions)
 
     def items(self, named):
         """Items without groups."""
@@ -272,8 +351,10 @@ class Maker:
         if not named and self.chance(0.2):
             items.append((self.filled(self.one(SCALARS), 1), None))
         is_distinct = self.chance(0.35)
-        if not is_distinct and self.chance(0.25):
-            items.append((self.filled(self.one(WINDOWS), 1), None))
+        if not is_distinct and self.chance(0.35):
+            has_keys = all("id" in names for names in self.scope.values())
+            windows = ORDERED_WINDOWS if has_keys and self.chance(0.6) else WINDOWS
+            items.append((self.filled(self.one(windows), 1), None))
         return is_distinct, items, ""
 
     def groups(self):
@@ -286,6 +367,8 @@ class Maker:
         items += [(f"({text})::text", "text") for text, kind in groups if kind in ("int", "date") and self.chance(0.15)]
         for _ in range(self.random.randint(0 if items else 1, 3)):
             items.append((self.filled(self.one(AGGREGATES), 1), None))
+        if self.chance(0.12):
+            items.append((self.filled(self.one(OVER_GROUPS), 1), None))
         # Constants are places in GROUP BY.
         keys = [text for text, _ in groups if re.search(r"[xyw]\.\w", text)]
         tail = f" group by {', '.join(keys)}" if keys else ""
@@ -298,7 +381,7 @@ class Maker:
     def select(self, depth, named=False):
         """A SELECT; with `named`, its columns have names, which are given with their types."""
         relations = self.relations(depth)
-        where = self.where()
+        where = self.where(relations)
         is_distinct, items, tail = self.items(named) if self.chance(0.45) else self.groups()
         labels = [f"c{at}" for at in range(len(items))]
         shown = [f"{text} as {label}" if named or self.chance(0.3) else text for (text, _), label in zip(items, labels)]
@@ -311,26 +394,105 @@ class Maker:
             query += self.one([" limit 3", " offset 2"]) if self.chance(0.2) else ""
         return query
 
+    def united(self):
+        """Set operations of two or three queries."""
+        kinds = [self.kind() for _ in range(self.random.randint(1, 3))]
+
+        def part():
+            relations = self.relations(0)
+            items = ", ".join(self.expression(kind, 1) for kind in kinds)
+            return f"select {items} from {relations}{self.where(relations)}"
+
+        def operator():
+            return self.one(["union", "union all", "intersect", "except", "intersect all", "except all"])
+
+        query = f"{part()} {operator()} {part()}"
+        if self.chance(0.3):
+            query = f"({query}) {operator()} {part()}" if self.chance(0.5) else f"{query} {operator()} {part()}"
+        if self.chance(0.3):
+            query += " order by " + ", ".join(str(at + 1) for at in range(len(kinds)))
+            query += " limit 4" if self.chance(0.4) else ""
+        return query
+
+    def write(self):
+        """A statement that writes. Where it joins, each row meets one at most."""
+        form = self.random.randrange(5)
+        target, other = self.one([("t1", "t2"), ("t2", "t1")])
+        names = TABLES[target]
+
+        def set_clause():
+            chosen = self.random.sample([name for name in names if name != "id"], self.random.randint(1, 3))
+            return ", ".join(f"{name} = {self.expression(names[name], 2)}" for name in chosen)
+
+        def condition():
+            return f" and ({self.expression('boolean', 2)})" if self.chance(0.6) else ""
+
+        def returning():
+            if self.chance(0.4):
+                return ""
+            return " returning " + ", ".join(self.expression(self.kind(), 1) for _ in range(2))
+
+        if form == 0:
+            self.scope = {"x": names}
+            return f"update {target} as x set {set_clause()}{self.where()}{returning()}"
+        if form == 1:
+            self.scope = {"x": names, "y": TABLES[other]}
+            return f"update {target} as x set {set_clause()} from {other} y where x.id = y.id{condition()}{returning()}"
+        if form == 2:
+            self.scope = {"x": names, "y": TABLES[other]}
+            if self.chance(0.5):
+                return f"delete from {target} as x using {other} y where y.id = x.id{condition()}{returning()}"
+            self.scope = {"x": names}
+            return f"delete from {target} as x{self.where()}{returning()}"
+        self.scope = {"y": TABLES[other]}
+        needed = [name for name in ("id", "t", "a", "b", "c", "d", "n", "f", "g", "h", "k") if name in names]
+        values = ["y.id"] + [self.expression(names[name], 1) for name in needed[1:]]
+        if form == 3:
+            values[0] = f"y.id + {self.one(['0', '2', '30'])}"
+            query = f"insert into {target} as x ({', '.join(needed)}) select {', '.join(values)} from {other} y"
+            query += self.where()
+            self.scope = {"x": names, "excluded": {name: names[name] for name in needed}}
+            if self.chance(0.7):
+                query += " on conflict (id) do "
+                query += "nothing" if self.chance(0.3) else f"update set {set_clause()}"
+                query += self.where() if query.endswith(")") else ""
+            self.scope = {"x": names}
+            return query + returning()
+        insert = f"insert ({', '.join(needed)}) values ({', '.join(values)})"
+        self.scope = {"x": names, "y": TABLES[other]}
+        when = [f"when matched{condition()} then {self.one(['update set ' + set_clause(), 'delete', 'do nothing'])}"]
+        when += [f"when matched then update set {set_clause()}"] if self.chance(0.4) else []
+        when += [f"when not matched then {insert}"] if self.chance(0.7) else []
+        return f"merge into {target} as x using {other} y on x.id = y.id {' '.join(when)}"
+
+    def statements(self):
+        """What is run one after the other, each with what is sent with it."""
+        self.sent = [] if self.chance(0.3) else None
+        if self.chance(0.15):
+            tables = [(f"select * from {table} order by 1", []) for table in TABLES]
+            return [("begin", []), (self.write(), self.sent or []), *tables, ("rollback", [])]
+        return [(self.query(), self.sent or [])]
+
     def query(self):
-        if self.chance(0.1):
-            kinds = [self.kind() for _ in range(self.random.randint(1, 3))]
-            halves = []
-            for _ in range(2):
-                relations = self.relations(0)
-                items = ", ".join(self.expression(kind, 1) for kind in kinds)
-                halves.append(f"select {items} from {relations}{self.where()}")
-            return f" {self.one(['union', 'union all', 'intersect', 'except'])} ".join(halves)
-        if self.chance(0.07):
-            inner, columns = Maker(self.random.random()).select(1, named=True)
+        if self.chance(0.12):
+            return self.united()
+        if self.chance(0.09):
+            inner, columns = Maker(self.random.random(), self.sent).select(1, named=True)
             self.scope = {"x": columns}
+            further = ""
+            if self.chance(0.4):
+                name = self.one(list(columns) or ["c0"])
+                further = f" {self.one(JOINS)} x y on x.{name} = y.{name}"
+                self.scope["y"] = columns
             items = ", ".join(self.expression(self.kind(), 1) for _ in range(2))
-            return f"with x as ({inner}) select {items} from x{self.where()}"
+            return f"with x as ({inner}) select {items} from x{further}{self.where()}"
         if self.chance(0.04):
             relations = self.relations(0)
             first, second = self.expression(self.kind(), 1), self.expression(self.kind(), 1)
             third = self.expression("int", 1)
             order = f"order by {first}, {third}, {second}"
-            return f"select distinct on ({first}) {first}, {second}, {third} from {relations}{self.where()} {order}"
+            where = self.where(relations)
+            return f"select distinct on ({first}) {first}, {second}, {third} from {relations}{where} {order}"
         return self.select(1)
 
 
@@ -361,6 +523,8 @@ def rows():
                 perhaps(f"2024-01-0{chosen.randint(1, 5)} 12:00:00+00"), perhaps(chosen.random() < 0.5),
                 chosen.random() < 0.4, perhaps(chosen.choice(WORDS)),
                 perhaps(f"{chosen.randint(0, 3)} days {chosen.randint(0, 20)} hours"),
+                perhaps(chosen.choice(['{"a": 1, "b": ["x"]}', '{"a": "2"}', '[1, 2]', '{"c": null}', "3"])),
+                perhaps(chosen.choice(["{1,2,3}", "{}", "{NULL,4}", "{2}"])),
             )
         ]
     for number in range(1, 15):
@@ -389,8 +553,11 @@ class Server:
         self.connection = sessions.connect(self.address)
         self.connection.exec_(f"SET statement_timeout = '{TIMEOUT}'; SET TimeZone = 'UTC'".encode())
 
-    def run(self, text):
-        result = self.connection.exec_(text.encode())
+    def run(self, text, sent=()):
+        values = [value if value is None else value.encode() for _, value in sent]
+        oids = [oid for oid, _ in sent]
+        run = self.connection
+        result = run.exec_params(text.encode(), values, oids) if sent else run.exec_(text.encode())
         if self.connection.status != pq.ConnStatus.OK:
             self.begin()
             return ("error", "XX000", "the connection was lost")
@@ -455,15 +622,18 @@ def main():
     ours, theirs = Server(options.keyspan, "keyspan"), Server(options.postgres, "postgres")
     count = collections.Counter()
     for seed in range(first, end):
-        query = Maker(seed).query()
-        answers = ours.run(query), theirs.run(query)
-        wrong = judged(query, *answers)
-        count[wrong or ("agrees" if answers[1][0] == "rows" else "refused by PostgreSQL")] += 1
-        if wrong:
-            parts = slice(3, 4) if wrong in ("other rows", "another order") else slice(1, None)
-            shown = [str(answer[parts])[:400] for answer in answers]
-            told = f"    {query}\n    Keyspan:    {shown[0]}\n    PostgreSQL: {shown[1]}\n"
-            print(f"seed {seed} {wrong}\n{told}", flush=True)
+        statements = Maker(seed).statements()
+        found = [(ours.run(*statement), theirs.run(*statement)) for statement in statements]
+        judgements = [judged(text, *answers) for (text, _), answers in zip(statements, found)]
+        refused = any(theirs[0] == "error" for _, theirs in found)
+        at = next((at for at, wrong in enumerate(judgements) if wrong), None)
+        count[(at is not None and judgements[at]) or ("refused by PostgreSQL" if refused else "agrees")] += 1
+        if at is not None:
+            parts = slice(3, 4) if judgements[at] in ("other rows", "another order") else slice(1, None)
+            shown = [str(answer[parts])[:400] for answer in found[at]]
+            told = f"    Keyspan:    {shown[0]}\n    PostgreSQL: {shown[1]}\n"
+            texts = [f"{text} {sent}" if sent else text for text, sent in statements[: at + 1]]
+            print(f"seed {seed} {judgements[at]}\n    " + ";\n    ".join(texts) + "\n" + told, flush=True)
     print(", ".join(f"{number} {what}" for what, number in count.most_common()))
     sys.exit(any(what not in ("agrees", "refused by PostgreSQL") for what in count))
 
