@@ -35,7 +35,7 @@ pub(super) async fn parameters(
     hints: &[Option<ParameterType>],
 ) -> Result<(Vec<ParameterType>, Option<SchemaRef>)> {
     let statement = &*subqueries::without(statement);
-    let query = session.query(view)?;
+    let query = session.query(view)?.with_types(hints);
     BoundWrite::new(&query, statement, hints).await?.parameters(&query).await
 }
 

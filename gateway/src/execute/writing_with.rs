@@ -107,7 +107,7 @@ async fn analysed(
         let types = query.parameters(statement, &plan, hints).await?;
         return Ok((types, Some(Query::columns(&plan).await)));
     }
-    let query = session.query(view)?;
+    let query = session.query(view)?.with_types(hints);
     given.put(&query);
     BoundWrite::new(&query, &part.statement, hints).await?.parameters(&query).await
 }

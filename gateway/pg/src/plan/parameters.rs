@@ -8,6 +8,7 @@ use crate::{
     common_type::{SAME_TYPE, first_known},
     error::{Result, SqlError, SqlState},
     numeric,
+    syntax::column_names,
     types::{self, ParameterType},
 };
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -21,7 +22,7 @@ use datafusion::{
         expr::{Placeholder, ScalarFunction},
         utils::merge_schema,
     },
-    sql::sqlparser::ast::{self, BinaryOperator, CastKind, VisitMut, VisitorMut},
+    sql::sqlparser::ast::{self, BinaryOperator, CastKind, SelectItem, VisitMut, VisitorMut},
 };
 use pgwire::api::Type;
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
@@ -152,6 +153,12 @@ struct Declare<'a>(&'a [Option<ParameterType>]);
 impl VisitorMut for Declare<'_> {
     type Break = ();
 
+    /// A column that has no name keeps none: that of a cast is its type's.
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        keep_nameless(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
         if let ast::Expr::BinaryOp { left, op: BinaryOperator::Multiply | BinaryOperator::Divide, right } = expr {
             let double = ast::DataType::DoublePrecision;
@@ -167,6 +174,30 @@ impl VisitorMut for Declare<'_> {
             cast(expr, data_type);
         }
         ControlFlow::Continue(())
+    }
+}
+
+fn keep_nameless(body: &mut ast::SetExpr) {
+    match body {
+        ast::SetExpr::Select(select) => select.projection.iter_mut().for_each(keep_nameless_item),
+        ast::SetExpr::SetOperation { left, right, .. } => {
+            keep_nameless(left);
+            keep_nameless(right);
+        }
+        // Queries within are visited by themselves.
+        _ => {}
+    }
+}
+
+fn keep_nameless_item(item: &mut SelectItem) {
+    let SelectItem::UnnamedExpr(expr) = item else { return };
+    let has_parameter = ast::visit_expressions(expr, |expr| match name(expr) {
+        Some(_) => ControlFlow::Break(()),
+        None => ControlFlow::Continue(()),
+    });
+    if has_parameter.is_break() && column_names::label_of(expr) == column_names::NAMELESS {
+        let expr = std::mem::replace(expr, ast::Expr::Identifier(ast::Ident::new("")));
+        *item = SelectItem::ExprWithAlias { expr, alias: ast::Ident::with_quote('"', column_names::NAMELESS) };
     }
 }
 
@@ -192,6 +223,8 @@ fn named_type(known: &ParameterType) -> Option<ast::DataType> {
     match known.pg_type() {
         Type::JSON => Some(ast::DataType::JSON),
         Type::JSONB => Some(ast::DataType::JSONB),
+        Type::JSON_ARRAY => Some(array_of(ast::DataType::JSON)),
+        Type::JSONB_ARRAY => Some(array_of(ast::DataType::JSONB)),
         _ => sql_type(&known.data),
     }
 }
@@ -217,8 +250,15 @@ fn sql_type(known: &DataType) -> Option<ast::DataType> {
         }
         DataType::Timestamp(_, None) => Sql::Timestamp(None, TimezoneInfo::None),
         DataType::Timestamp(_, Some(_)) => Sql::Timestamp(None, TimezoneInfo::WithTimeZone),
+        DataType::Interval(_) => Sql::Interval { fields: None, precision: None },
+        DataType::Time64(_) => Sql::Time(None, TimezoneInfo::None),
+        DataType::List(item) => array_of(sql_type(item.data_type())?),
         _ => return None,
     })
+}
+
+fn array_of(item: ast::DataType) -> ast::DataType {
+    ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(item), None))
 }
 
 pub(super) fn placeholder(id: String, field: FieldRef) -> Expr {

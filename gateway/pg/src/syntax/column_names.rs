@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, sync::Arc};
 const MARK: char = '\u{1}';
 
 /// The name of a column without a name.
-const NAMELESS: &str = "?column?";
+pub(crate) const NAMELESS: &str = "?column?";
 
 /// A schema as clients see it.
 pub fn client_schema(schema: &Schema) -> SchemaRef {
@@ -212,7 +212,7 @@ fn argument(arguments: &FunctionArguments) -> Option<&Expr> {
 }
 
 /// The name that PostgreSQL gives a column without a label.
-pub(super) fn label_of(expr: &Expr) -> String {
+pub(crate) fn label_of(expr: &Expr) -> String {
     name_of(expr).0
 }
 

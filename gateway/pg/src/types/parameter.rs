@@ -7,7 +7,7 @@ use keyspan_catalog::SqlType;
 use pgwire::api::Type;
 use tokio_postgres::types::Kind;
 
-/// The type of a parameter: Arrow's, and PostgreSQL's where it is a document, which is text to Arrow.
+/// The type of a parameter: Arrow's, and PostgreSQL's where it is a document, which is text to Arrow, or an array of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParameterType {
     /// The type of its values.
@@ -50,8 +50,8 @@ impl ParameterType {
     /// which come as text.
     pub fn declared(declared: &Type) -> Option<Self> {
         let document = match *declared {
-            Type::JSON => Some(Document::Json),
-            Type::JSONB => Some(Document::Jsonb),
+            Type::JSON | Type::JSON_ARRAY => Some(Document::Json),
+            Type::JSONB | Type::JSONB_ARRAY => Some(Document::Jsonb),
             _ => None,
         };
         Some(Self { data: parameter_type(declared)?, document })
@@ -59,8 +59,11 @@ impl ParameterType {
 
     /// The type in the protocol.
     pub fn pg_type(&self) -> Type {
+        let is_array = matches!(self.data, DataType::List(_));
         match self.document {
+            Some(Document::Json) if is_array => Type::JSON_ARRAY,
             Some(Document::Json) => Type::JSON,
+            Some(Document::Jsonb) if is_array => Type::JSONB_ARRAY,
             Some(Document::Jsonb) => Type::JSONB,
             None => parameter_pg_type(&self.data),
         }
