@@ -30,18 +30,27 @@ pub enum OnConflict {
     Fail,
     /// `DO NOTHING`
     Nothing {
-        /// The conflict target's columns; `None` for any conflict.
-        target: Option<Vec<String>>,
+        /// `None` for any conflict.
+        target: Option<Conflict>,
     },
     /// `DO UPDATE SET …`
     Update {
-        /// The conflict target's columns.
-        target: Vec<String>,
+        /// Of which rows.
+        target: Conflict,
         /// Columns with their new values.
         assignments: Vec<(String, Expr)>,
         /// `WHERE`
         condition: Option<Box<Expr>>,
     },
+}
+
+/// What rows conflict by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conflict {
+    /// `ON CONFLICT (a, b)`
+    Columns(Vec<String>),
+    /// `ON CONFLICT ON CONSTRAINT name`
+    Constraint(String),
 }
 
 /// Words that begin the rows of an INSERT.
@@ -181,13 +190,16 @@ pub(crate) fn parse_delete(tokens: &mut TokenReader<'_>) -> Result<Statement> {
 /// The `ON CONFLICT` clause of an `INSERT`.
 ///
 /// # Errors
-/// 0A000 for a constraint's name, 42601 for `DO UPDATE` without columns.
+/// 42601 for `DO UPDATE` without columns or a constraint, and for a constraint's name of several parts.
 pub fn on_conflict(insert: &ast::Insert) -> Result<OnConflict> {
     let Some(OnInsert::OnConflict(clause)) = &insert.on else { return Ok(OnConflict::Fail) };
     let target = match &clause.conflict_target {
         None => None,
-        Some(ConflictTarget::Columns(columns)) => Some(columns.iter().map(fold).collect::<Vec<_>>()),
-        Some(ConflictTarget::OnConstraint(_)) => return Err(SqlError::unsupported("ON CONFLICT ON CONSTRAINT")),
+        Some(ConflictTarget::Columns(columns)) => Some(Conflict::Columns(columns.iter().map(fold).collect())),
+        Some(ConflictTarget::OnConstraint(ObjectName(parts))) => match parts.as_slice() {
+            [only] => only.as_ident().map(|name| Conflict::Constraint(fold(name))),
+            _ => return Err(SqlError::syntax("the name of a constraint has one part")),
+        },
     };
     match &clause.action {
         OnConflictAction::DoNothing => Ok(OnConflict::Nothing { target }),

@@ -259,16 +259,21 @@ impl Target {
         format!("{FAILING_ROW} ({}).", shown.collect::<Vec<_>>().join(", "))
     }
 
+    /// The name of the primary key's constraint.
+    pub(crate) fn primary_key_name(&self) -> String {
+        format!("{}_pkey", self.table.name)
+    }
+
     /// 23505
     pub(crate) fn duplicate(&self, parts: &[Value]) -> SqlError {
-        let message = format!("duplicate key value violates unique constraint \"{}_pkey\"", self.table.name);
+        let message = format!("duplicate key value violates unique constraint \"{}\"", self.primary_key_name());
         SqlError::new(SqlState::UNIQUE_VIOLATION, message)
             .with_detail(format!("{} already exists.", self.shown_key(parts)))
     }
 
     /// 23505 for a key that existing rows have twice.
     pub(crate) fn not_unique(&self, parts: &[Value]) -> SqlError {
-        let message = format!("could not create unique index \"{}_pkey\"", self.table.name);
+        let message = format!("could not create unique index \"{}\"", self.primary_key_name());
         SqlError::new(SqlState::UNIQUE_VIOLATION, message)
             .with_detail(format!("{} is duplicated.", self.shown_key(parts)))
     }

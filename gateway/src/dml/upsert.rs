@@ -19,7 +19,7 @@ use crate::{
         types::ParameterType,
     },
     query::Query,
-    sql::write::{self, OnConflict},
+    sql::write::{self, Conflict, OnConflict},
     write_set::WriteSet,
 };
 use datafusion::{
@@ -44,14 +44,24 @@ pub(crate) fn twice() -> SqlError {
     )
 }
 
-/// The columns that a conflict names must be those of the primary key.
+/// The columns that a conflict names must be those of the primary key, a constraint the primary key.
 ///
 /// # Errors
-/// 42703, 42P10.
+/// 42703, 42704, 42P10.
 pub(crate) fn check_target(target: &Target, conflict: &OnConflict) -> Result<()> {
     let named = match conflict {
         OnConflict::Fail | OnConflict::Nothing { target: None } => return Ok(()),
         OnConflict::Nothing { target: Some(named) } | OnConflict::Update { target: named, .. } => named,
+    };
+    let named = match named {
+        Conflict::Columns(named) => named,
+        Conflict::Constraint(name) if *name == target.primary_key_name() && target.hidden_key.is_none() => {
+            return Ok(());
+        }
+        Conflict::Constraint(name) => {
+            let message = format!("constraint \"{name}\" for table \"{}\" does not exist", target.table.name);
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        }
     };
     for name in named {
         target.position(name)?;

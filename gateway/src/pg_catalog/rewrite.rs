@@ -161,16 +161,17 @@ fn null() -> Expr {
     parse("NULL::text")
 }
 
-/// Whether an expression is a column of `pg_type` that names a function, which is text here and an OID that shows a
-/// name in PostgreSQL.
+/// Whether an expression is a column of `pg_type`, `pg_operator` or `pg_aggregate` that names a function, which is text
+/// here and an OID that shows a name in PostgreSQL.
 fn names_function(expr: &Expr) -> bool {
     let last = match expr {
         Expr::Identifier(ident) => Some(ident),
         Expr::CompoundIdentifier(idents) => idents.last(),
         _ => None,
     };
-    let columns = ["typinput", "typoutput", "typreceive", "typsend"];
-    last.is_some_and(|ident| columns.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
+    const COLUMNS: [&str; 9] =
+        ["typinput", "typoutput", "typreceive", "typsend", "oprcode", "oprrest", "oprjoin", "aggtransfn", "aggfinalfn"];
+    last.is_some_and(|ident| COLUMNS.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
 }
 
 /// `typname[0]` as a call: PostgreSQL's names are arrays of characters, and `pg_dump` asks for their first.
