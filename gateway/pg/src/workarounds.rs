@@ -3,10 +3,12 @@
 //!
 //! | rule | symptom without it | upstream | test |
 //! |---|---|---|---|
+//! | [`aggregate_orders`] | `DISTINCT ON` and `first_value` that order by one value twice end by an assertion | | `postgres/casts_beside.slt` |
 //! | [`barriers`] | a filter above a join of two columns of one name asks the wrong one | [21246] | `postgres/names_twice.slt` |
 //! | [`barriers`] | merge joins compare wrong columns | [24414] | `tests/merge_joins.rs` |
 //! | [`canonical_comparisons`] | equal conditions in two forms drop rows or each other | | `postgres/alike.slt` |
 //! | [`constant_filters`] | a condition without columns leaves the row of an aggregation without GROUP BY | | `postgres/never.slt` |
+//! | [`constant_keys`] | a correlated subquery above a join of two tables of one name's columns is refused | | `postgres/constant_keys.slt` |
 //! | [`dependencies`] | ORDER BY loses columns, DISTINCT and GROUP BY rows, above joins and `unnest` | | `postgres/keys_of_joins.slt`, `postgres/unnested.slt` |
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
 //! | [`dynamic_lists`] | values of a list of IN that are computed of the row are taken for constants | | `postgres/computed_lists.slt` |
@@ -14,6 +16,7 @@
 //! | [`filter_projection`] | wrong columns above a filter, or an internal error | | `order_and_limit.slt` |
 //! | [`grouping_set_order`] | groups whose keys are NULL come unsorted | [24421] | `tests/grouping_sets.rs` |
 //! | [`grouping_set_values`] | `ROLLUP (a > 1)` fails where types have to be settled | | `postgres/rolled_values.slt` |
+//! | [`missing_sorts`] | UNIONs of constants and of a column twice, in order, are refused | | `postgres/united.slt` |
 //! | [`null_equal_joins`] | NULLs match in keys of `=`, or do not in `IS NOT DISTINCT FROM` beside it | | `postgres/distinct_from.slt` |
 //! | [`single_distinct`] | `sum(a), count(DISTINCT b)` of integers is an internal error | | `aggregates.slt` |
 //!
@@ -36,9 +39,11 @@
 //! [24432]: https://github.com/apache/datafusion/issues/24432
 //! [24883]: https://github.com/apache/datafusion/issues/24883
 
+pub mod aggregate_orders;
 pub mod barriers;
 pub mod canonical_comparisons;
 pub mod constant_filters;
+pub mod constant_keys;
 pub mod dependencies;
 pub mod distinct_on;
 pub mod dynamic_lists;
@@ -47,5 +52,6 @@ pub mod fetched_sorts;
 pub mod filter_projection;
 pub mod grouping_set_order;
 pub mod grouping_set_values;
+pub mod missing_sorts;
 pub mod null_equal_joins;
 pub mod single_distinct;

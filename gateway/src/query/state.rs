@@ -13,9 +13,9 @@ use crate::{
         },
         types,
         workarounds::{
-            barriers, canonical_comparisons::CanonicalComparisons, constant_filters, dependencies, dynamic_lists,
-            filter_projection, grouping_set_values::GroupingSetValues, null_equal_joins,
-            single_distinct::SingleDistinct,
+            aggregate_orders, barriers, canonical_comparisons::CanonicalComparisons, constant_filters, constant_keys,
+            dependencies, dynamic_lists, filter_projection, grouping_set_values::GroupingSetValues, missing_sorts,
+            null_equal_joins, single_distinct::SingleDistinct,
         },
     },
     provider::{NarrowMaps, columnar::MetadataAggregates, loose_scan::LooseScans},
@@ -31,7 +31,7 @@ use datafusion::{
     },
     physical_optimizer::{
         PhysicalOptimizerRule, ensure_requirements::EnsureRequirements, optimizer::PhysicalOptimizer,
-        projection_pushdown::ProjectionPushdown,
+        projection_pushdown::ProjectionPushdown, sanity_checker::SanityCheckPlan,
     },
     prelude::SessionConfig,
 };
@@ -120,6 +120,8 @@ fn make() -> SessionState {
         }
         logical.push(rule);
     }
+    logical.push(constant_keys::constant_keys());
+    logical.push(aggregate_orders::aggregate_orders());
     logical.push(Arc::new(null_equal_joins::ByKeys::default()));
     logical.push(Arc::new(crate::pg::plan::having_first::HavingFirst));
     logical.push(Arc::new(NarrowMaps));
@@ -131,6 +133,9 @@ fn make() -> SessionState {
         }
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
+        }
+        if rule.name() == SanityCheckPlan::new().name() {
+            physical.push(Arc::new(missing_sorts::MissingSorts));
         }
         physical.extend(barriers::barred(rule));
     }

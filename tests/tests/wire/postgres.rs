@@ -228,6 +228,7 @@ files! { "tests/slt/postgres":
     comments
     composites
     computed_lists
+    constant_keys
     correlated
     date_forms
     defaults

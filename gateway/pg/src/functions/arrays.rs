@@ -226,6 +226,26 @@ fn without_nulls(list: &ListArray) -> Result<ListArray> {
     Ok(ListArray::try_new(Arc::clone(item), OffsetBuffer::from_lengths(lengths), values, list.nulls().cloned())?)
 }
 
+/// An array of lists whose NULLs are empty below: those that CASE and `nullif` make still have items there, which
+/// DataFusion's `array_append` and `array_prepend` (55.2) take for the list.
+pub(crate) fn with_empty_nulls(lists: ColumnarValue) -> Result<ColumnarValue> {
+    let ColumnarValue::Array(array) = &lists else { return Ok(lists) };
+    let Some(list) = array.as_list_opt::<i32>() else { return Ok(lists) };
+    if (0..list.len()).all(|row| list.is_valid(row) || list.value_length(row) == 0) {
+        return Ok(lists);
+    }
+    let DataType::List(item) = list.data_type() else { return Ok(lists) };
+    let filled = |row: usize| if list.is_valid(row) { list.value_length(row) as usize } else { 0 };
+    let kept = (0..list.len()).flat_map(|row| {
+        let first = list.value_offsets()[row] as u32;
+        first..first + filled(row) as u32
+    });
+    let values = take(list.values(), &UInt32Array::from_iter_values(kept), None)?;
+    let offsets = OffsetBuffer::from_lengths((0..list.len()).map(filled));
+    let list = ListArray::try_new(Arc::clone(item), offsets, values, list.nulls().cloned())?;
+    Ok(ColumnarValue::Array(Arc::new(list)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

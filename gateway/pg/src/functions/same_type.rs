@@ -5,7 +5,7 @@
 //! ([`common_type::arguments`](crate::common_type::arguments)), and leaves the rest to the function inside. Intervals
 //! and arrays, which DataFusion compares otherwise than PostgreSQL, are compared here.
 
-use super::arrays::{comparator, has_length};
+use super::arrays::{comparator, has_length, with_empty_nulls};
 use crate::{
     common_type::arguments::{Relation, is_open, settled, taken_by},
     numeric,
@@ -18,13 +18,17 @@ use arrow::{
 use datafusion::{
     error::Result,
     execution::{FunctionRegistry, SessionState},
+    functions_nested::concat::{array_append_udf, array_prepend_udf},
     logical_expr::{
         ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
     },
     scalar::ScalarValue,
 };
-use std::{cmp::Ordering, sync::Arc};
+use std::{
+    cmp::Ordering,
+    sync::{Arc, LazyLock},
+};
 
 /// A function of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,12 +65,24 @@ const WRAPPED: [(&str, Kind); 7] = [
 
 /// The functions, each around DataFusion's of its name.
 pub(crate) fn functions(state: &SessionState) -> Vec<Arc<ScalarUDF>> {
-    let wrapped = WRAPPED.into_iter().filter_map(|(name, kind)| {
-        let inner = state.udf(name).ok()?;
-        let signature = Signature::user_defined(Volatility::Immutable);
-        Some(Arc::new(ScalarUDF::from(SameType { kind, inner, signature })))
-    });
+    let wrapped = WRAPPED.into_iter().filter_map(|(name, kind)| Some(around(kind, state.udf(name).ok()?)));
     wrapped.collect()
+}
+
+/// `array_append` and `array_prepend`, of which `||` of an array and an item is one.
+pub(crate) fn array_append() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| around(Kind::ArrayAppend, array_append_udf()));
+    Arc::clone(&FUNCTION)
+}
+
+pub(crate) fn array_prepend() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| around(Kind::ArrayPrepend, array_prepend_udf()));
+    Arc::clone(&FUNCTION)
+}
+
+fn around(kind: Kind, inner: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(SameType { kind, inner, signature }))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -142,6 +158,10 @@ impl ScalarUDFImpl for SameType {
         let ours = data.is_some_and(|data| matches!(data, DataType::List(_)) || has_length(&data));
         match self.kind {
             Kind::Greatest | Kind::Least | Kind::NullIf if ours => selected(self.kind, &arguments),
+            Kind::ArrayAppend | Kind::ArrayPrepend => {
+                let args = arguments.args.into_iter().map(with_empty_nulls).collect::<Result<_>>()?;
+                self.inner.invoke_with_args(ScalarFunctionArgs { args, ..arguments })
+            }
             _ => self.inner.invoke_with_args(arguments),
         }
     }

@@ -301,9 +301,12 @@ fn is_drawn(expr: &Expr) -> Result<bool> {
 
 /// Whether DataFusion finds joins for all subqueries of a plan.
 fn runs(plan: &LogicalPlan, options: &ConfigOptions) -> bool {
-    if let LogicalPlan::Filter(filter) = plan
-        && !knows_unknown(&filter.predicate)
-    {
+    let conditions = match plan {
+        LogicalPlan::Filter(filter) => Some(&filter.predicate),
+        LogicalPlan::Join(join) => join.filter.as_ref(),
+        _ => None,
+    };
+    if conditions.is_some_and(|conditions| !knows_unknown(conditions)) {
         return false;
     }
     if plan.check_invariants(InvariantLevel::Executable).is_err() {

@@ -4,7 +4,7 @@
 use crate::{
     common_type::{beside, is_unknown},
     error::{SqlError, SqlState},
-    functions::{self, planned},
+    functions::{self, planned, same_type},
     numeric,
     plan::numbers,
     syntax::calls::{
@@ -298,9 +298,12 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
         Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
         _ => side,
     };
-    let (left, right) =
-        if is_list(&left, schema) || is_list(&right, schema) { (left, right) } else { (shown(left), shown(right)) };
-    Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    Ok(match (is_list(&left, schema), is_list(&right, schema)) {
+        (true, true) => PlannerResult::Original(RawBinaryExpr { op, left, right }),
+        (true, false) => PlannerResult::Planned(same_type::array_append().call(vec![left, right])),
+        (false, true) => PlannerResult::Planned(same_type::array_prepend().call(vec![left, right])),
+        (false, false) => PlannerResult::Original(RawBinaryExpr { op, left: shown(left), right: shown(right) }),
+    })
 }
 
 /// A whole number that is written out is an integer where it fits: `'{1}'::int[] || 2` is of integers.

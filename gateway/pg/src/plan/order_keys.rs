@@ -138,6 +138,24 @@ fn sort_keys(orders: &mut [SortExpr], schema: &DFSchema) -> bool {
     any
 }
 
+/// Arrow puts NULL items of arrays where the order puts NULLs, PostgreSQL above all others: where that differs, whether
+/// an array is NULL is an order of its own.
+fn items_last(orders: &mut Vec<SortExpr>, schema: &DFSchema) -> bool {
+    let is_other = |order: &SortExpr| {
+        order.nulls_first == order.asc && matches!(order.expr.get_type(schema), Ok(DataType::List(_)))
+    };
+    let mut any = false;
+    for mut order in std::mem::take(orders) {
+        if is_other(&order) {
+            orders.push(SortExpr { expr: order.expr.clone().is_null(), asc: !order.nulls_first, nulls_first: false });
+            order.nulls_first = !order.asc;
+            any = true;
+        }
+        orders.push(order);
+    }
+    any
+}
+
 fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     let names = NamePreserver::new(&plan);
@@ -151,7 +169,7 @@ fn rewritten(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             // Which of equal values is first does not matter where nothing is ordered after them.
             let last = usize::from(expr.last().is_some_and(|order| is_exact(&order.expr, &schema)));
             let ordered = expr.len() - last;
-            let is = sort_keys(&mut expr[..ordered], &schema);
+            let is = sort_keys(&mut expr[..ordered], &schema) | items_last(&mut expr, &schema);
             (LogicalPlan::Sort(Sort { expr, input, fetch }), is)
         }
         LogicalPlan::Join(Join {
@@ -431,7 +449,7 @@ fn grouped_by_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
             // A set without it has NULL in the place of its length, as a value that is NULL has.
             let length = Expr::Column(columns[at].clone());
             let first = when(length.is_not_null(), Expr::Column(column)).end()?;
-            return Ok(first.alias_qualified(qualifier.cloned(), field.name()));
+            return Ok(documents::marked(first, &grouped.schema).alias_qualified(qualifier.cloned(), field.name()));
         }
         let same = column.relation.as_ref() == qualifier && column.name == *field.name();
         let column = Expr::Column(Column::new(column.relation, column.name));

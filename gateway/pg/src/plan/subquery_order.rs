@@ -23,6 +23,8 @@ use std::{ops::Range, sync::Arc};
 
 /// Aggregates whose result depends on the order of the rows.
 const IN_ORDER: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+/// What items of `jsonb_agg` and `json_agg` are written by.
+const JSON_ITEMS: [&str; 2] = ["json_item", "json_line_item"];
 /// Window functions whose result follows from which rows are peers, not from their places.
 const OF_PEERS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 
@@ -149,7 +151,7 @@ fn bare(expr: &Expr) -> &Expr {
 
 /// Whether an aggregate without an order depends on one. Items of JSON are texts by now, which are in no order.
 fn depends_on_order(call: &AggregateFunction) -> bool {
-    let of_json = |value: &Expr| matches!(value, Expr::ScalarFunction(item) if item.func.name().starts_with("json_"));
+    let of_json = |value: &Expr| matches!(value, Expr::ScalarFunction(item) if JSON_ITEMS.contains(&item.func.name()));
     let json = call.params.distinct && call.params.args.first().is_some_and(of_json);
     IN_ORDER.contains(&call.func.name()) && call.params.order_by.is_empty() && !json
 }

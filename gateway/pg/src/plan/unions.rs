@@ -1,7 +1,7 @@
-//! Quoted texts and parameters in the queries of a UNION: one without a type takes the type of the column beside it, as
-//! PostgreSQL resolves it.
+//! Quoted texts and parameters in the queries of UNION, INTERSECT and EXCEPT: one without a type takes the type of the
+//! column beside it, as PostgreSQL resolves it.
 //!
-//! DataFusion settles the types of a union when all is planned. Until then a column has the type of the first query;
+//! DataFusion settles the types of a union when all is planned, and of the others never: theirs are those of the first. Until then a column has the type of the first query;
 //! then text is taken for whatever can become text. So literals are cast right after planning, and the schemas above
 //! follow. So are numbers of several types, which would be integers to all above, or decimals with the digits of all,
 //! and dates beside timestamps, which would lose their zone.
@@ -14,12 +14,13 @@ use crate::{
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
     common::{
-        Column,
+        Column, JoinType, NullEquality,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     error::{DataFusionError, Result},
     logical_expr::{
-        Cast, Expr, ExprSchemable, LogicalPlan, Projection, RecursiveQuery, Subquery, Union,
+        Cast, Distinct, Expr, ExprSchemable, Join, LogicalPlan, Projection, RecursiveQuery, Subquery, SubqueryAlias,
+        Union,
         expr::{Exists, InSubquery, Placeholder},
     },
 };
@@ -32,6 +33,7 @@ use std::{collections::HashMap, sync::Arc};
 pub fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let found = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => of_union(union),
+        LogicalPlan::Join(join) if is_of_sets(&join) => of_sets(join),
         LogicalPlan::RecursiveQuery(query) => {
             refuse_cut(&query)?;
             Ok(Transformed::no(LogicalPlan::RecursiveQuery(query)))
@@ -154,19 +156,70 @@ fn refuse_cut(query: &RecursiveQuery) -> Result<()> {
 }
 
 fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
-    (0..union.schema.fields().len()).try_for_each(|at| check_matched(&union, at))?;
-    let wanted: Vec<Option<Arc<Field>>> = (0..union.schema.fields().len()).map(|at| literal_type(&union, at)).collect();
-    let numbers: Vec<Option<DataType>> = (0..wanted.len()).map(|at| mixed_type(&union, at)).collect();
+    Ok(match with_one_type(&union.inputs, "UNION")? {
+        Some(inputs) => Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)),
+        None => Transformed::no(LogicalPlan::Union(union)),
+    })
+}
+
+/// Whether it is INTERSECT or EXCEPT, of which DataFusion plans a join: no other is by keys where NULL equals NULL so
+/// early.
+fn is_of_sets(join: &Join) -> bool {
+    matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.null_equality == NullEquality::NullEqualsNull
+        && join.filter.is_none()
+}
+
+/// INTERSECT or EXCEPT, whose columns DataFusion would give the types of the first query.
+fn of_sets(join: Join) -> Result<Transformed<LogicalPlan>> {
+    let word = if join.join_type == JoinType::LeftSemi { "INTERSECT" } else { "EXCEPT" };
+    let queries = [Arc::clone(bare(&join.left)), Arc::clone(bare(&join.right))];
+    let Some(typed) = with_one_type(&queries, word)? else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let [left, right] = typed.as_slice() else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let (left, right) = (around(&join.left, left)?, around(&join.right, right)?);
+    let Join { on, filter, join_type, join_constraint, null_equality, null_aware, .. } = join;
+    let join = Join::try_new(left, right, on, filter, join_type, join_constraint, null_equality, null_aware)?;
+    Ok(Transformed::yes(LogicalPlan::Join(join)))
+}
+
+/// A query of INTERSECT or EXCEPT without the name and the DISTINCT that are put around it.
+fn bare(query: &Arc<LogicalPlan>) -> &Arc<LogicalPlan> {
+    match query.as_ref() {
+        LogicalPlan::SubqueryAlias(alias) => bare(&alias.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => bare(input),
+        _ => query,
+    }
+}
+
+/// Another query with the name and the DISTINCT that are around this one.
+fn around(query: &Arc<LogicalPlan>, inner: &Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    Ok(match query.as_ref() {
+        LogicalPlan::SubqueryAlias(alias) => {
+            let alias = SubqueryAlias::try_new(around(&alias.input, inner)?, alias.alias.clone())?;
+            Arc::new(LogicalPlan::SubqueryAlias(alias))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            Arc::new(LogicalPlan::Distinct(Distinct::All(around(input, inner)?)))
+        }
+        _ => Arc::clone(inner),
+    })
+}
+
+/// The queries of a set operation with columns of one type each; `None` where they are.
+fn with_one_type(inputs: &[Arc<LogicalPlan>], word: &str) -> Result<Option<Vec<Arc<LogicalPlan>>>> {
+    let columns = inputs.first().map_or(0, |first| first.schema().fields().len());
+    (0..columns).try_for_each(|at| check_matched(inputs, at, word))?;
+    let wanted: Vec<Option<Arc<Field>>> = (0..columns).map(|at| literal_type(inputs, at)).collect();
+    let numbers: Vec<Option<DataType>> = (0..columns).map(|at| mixed_type(inputs, at)).collect();
     if wanted.iter().all(Option::is_none) && numbers.iter().all(Option::is_none) {
-        return Ok(Transformed::no(LogicalPlan::Union(union)));
+        return Ok(None);
     }
     let typed = |input| numbered(cast(input, &wanted)?, &numbers);
-    let inputs = union.inputs.iter().map(typed).collect::<Result<Vec<_>>>()?;
-    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+    inputs.iter().map(typed).collect::<Result<_>>().map(Some)
 }
 
 /// 42804 for a column of numbers, texts, truth values or times together, of which DataFusion would make texts.
-fn check_matched(union: &Union, at: usize) -> Result<()> {
+fn check_matched(inputs: &[Arc<LogicalPlan>], at: usize, word: &str) -> Result<()> {
     // An oid, whose name is a text here, may be either (`regclass`).
     let is_oid = |field: &Field| field.metadata().get(types::TYPE_KEY).is_some_and(|name| name.starts_with("reg"));
     let kind = |field: &Field| match field.data_type() {
@@ -177,29 +230,29 @@ fn check_matched(union: &Union, at: usize) -> Result<()> {
         DataType::Date32 | DataType::Timestamp(..) => Some(3),
         _ => None,
     };
-    let typed = union.inputs.iter().filter(|input| item(input, at).is_none_or(|item| literal(item).is_none()));
+    let typed = inputs.iter().filter(|input| item(input, at).is_none_or(|item| literal(item).is_none()));
     let mut fields = typed.filter_map(|input| input.schema().fields().get(at));
     let Some((first, of_first)) = fields.find_map(|field| Some((field, kind(field)?))) else { return Ok(()) };
     let Some(other) = fields.find(|field| kind(field).is_some_and(|kind| kind != of_first)) else { return Ok(()) };
     let name = |field: &Field| types::sql_type(field).map(types::type_name).unwrap_or_default();
-    let message = format!("UNION types {} and {} cannot be matched", name(first), name(other));
+    let message = format!("{word} types {} and {} cannot be matched", name(first), name(other));
     Err(DataFusionError::External(Box::new(SqlError::new(SqlState::DATATYPE_MISMATCH, message))))
 }
 
 /// The type for the literals of a column: that of the other queries, if they have one and it is no text.
-fn literal_type(union: &Union, at: usize) -> Option<Arc<Field>> {
+fn literal_type(inputs: &[Arc<LogicalPlan>], at: usize) -> Option<Arc<Field>> {
     let is_open = |input: &&Arc<LogicalPlan>| item(input, at).is_some_and(|item| literal(item).is_some());
-    if !union.inputs.iter().any(|input| is_open(&input)) {
+    if !inputs.iter().any(|input| is_open(&input)) {
         return None;
     }
-    let others = union.inputs.iter().filter(|input| !is_open(input));
+    let others = inputs.iter().filter(|input| !is_open(input));
     common_type::of_columns(others.filter_map(|input| input.schema().fields().get(at))).map(Arc::clone)
 }
 
 /// The type of a column with numbers of several types, or with dates and timestamps.
-fn mixed_type(union: &Union, at: usize) -> Option<DataType> {
+fn mixed_type(inputs: &[Arc<LogicalPlan>], at: usize) -> Option<DataType> {
     let types: Vec<&DataType> =
-        union.inputs.iter().filter_map(|input| Some(input.schema().fields().get(at)?.data_type())).collect();
+        inputs.iter().filter_map(|input| Some(input.schema().fields().get(at)?.data_type())).collect();
     if let Some(time) = super::common_times::of_types(types.iter().copied()) {
         return Some(time);
     }

@@ -133,30 +133,28 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
     if *op != BinaryOperator::Eq {
         return Ok(None);
     }
-    match right {
-        // A list that may hold NULLs: whether the value is one of them stays open. Lists that are written out, and
-        // parameters, keep the form that key ranges are made of.
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) | Expr::Nested(_) => {
-            Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right)))
-        }
-        // The type of a parameter or of a quoted text follows from that of the other side.
-        Expr::Value(value) => Ok(match &value.value {
-            Value::Placeholder(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
+    let operator = match right {
+        _ if is_list_without_nulls(right) => EQUALS_ANY,
+        // Neither a list nor a text of one, which is refused.
+        Expr::Value(value) if !matches!(value.value, Value::SingleQuotedString(_)) => return Ok(None),
+        _ => EQUALS_ANY_OR_NULL,
+    };
+    Ok(Some(custom(left, named_operator(operator), right)))
+}
+
+/// Whether a list has no NULLs as far as its text tells, so that a value is one of its items or not: such lists, and
+/// parameters, have the form that key ranges are made of. Of others it may stay open.
+fn is_list_without_nulls(list: &Expr) -> bool {
+    match list {
+        Expr::Value(value) => match &value.value {
+            Value::Placeholder(_) => true,
             // The text of an array with a NULL says so, as may a text within it.
-            Value::SingleQuotedString(text) if text.to_lowercase().contains("null") => {
-                Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))
-            }
-            Value::SingleQuotedString(_) => Some(custom(left, named_operator(EQUALS_ANY), right)),
-            _ => None,
-        }),
-        // Numbers among the items may be of another form than the other side.
-        Expr::Array(array) if array.elem.iter().all(is_value) => {
-            Ok(Some(custom(left, named_operator(EQUALS_ANY), right)))
-        }
-        Expr::Cast { .. } => Ok(Some(custom(left, named_operator(EQUALS_ANY), right))),
-        // A list of items, some of which may be NULL.
-        Expr::Array(_) => Ok(Some(custom(left, named_operator(EQUALS_ANY_OR_NULL), right))),
-        _ => Ok(None),
+            Value::SingleQuotedString(text) => !text.to_lowercase().contains("null"),
+            _ => false,
+        },
+        Expr::Array(array) => array.elem.iter().all(is_value),
+        Expr::Cast { expr, .. } => is_list_without_nulls(expr),
+        _ => false,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::build::parsed_query;
 use crate::{error::Result, plan::whole_rows::OCCURRENCE};
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, Ident, Query, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    ExceptSelectItem, Ident, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
 };
 
 /// The column of the numbers: a name that no client's has.
@@ -27,9 +27,16 @@ fn body(expr: &mut Box<SetExpr>) -> Result<()> {
         (SetOperator::Except, SetQuantifier::All) => "EXCEPT",
         _ => return Ok(()),
     };
-    let side = |side: &SetExpr| format!("SELECT *, {OCCURRENCE}() AS \"{NUMBER}\" FROM ({side}) AS side");
-    let sql = format!("SELECT * FROM ({} {word} {}) AS counted", side(left), side(right));
-    let mut counted = parsed_query(&sql)?.body;
+    let side = format!("SELECT *, {OCCURRENCE}() AS \"{NUMBER}\" FROM (SELECT 1) AS side");
+    let mut counted = parsed_query(&format!("SELECT * FROM ({side} {word} {side}) AS counted"))?.body;
+    // The sides are put there as they are: a list that leaves a column out is no SQL of PostgreSQL's to be read again.
+    if let Some(both) = derived(&mut counted)
+        && let SetExpr::SetOperation { left: first, right: second, .. } = both.as_mut()
+        && let (Some(first), Some(second)) = (derived(first), derived(second))
+    {
+        std::mem::swap(first, left);
+        std::mem::swap(second, right);
+    }
     if let SetExpr::Select(select) = counted.as_mut()
         && let Some(SelectItem::Wildcard(options)) = select.projection.first_mut()
     {
@@ -38,6 +45,15 @@ fn body(expr: &mut Box<SetExpr>) -> Result<()> {
     }
     *expr = counted;
     Ok(())
+}
+
+/// What a select reads: a query in brackets.
+fn derived(select: &mut SetExpr) -> Option<&mut Box<SetExpr>> {
+    let SetExpr::Select(select) = select else { return None };
+    match &mut select.from.first_mut()?.relation {
+        TableFactor::Derived { subquery, .. } => Some(&mut subquery.body),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -90,14 +90,18 @@ impl Dialect for BoundedDialect {
         PostgreSqlDialect {}.type_id()
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         match self.steps_left.get().checked_sub(1) {
-            Some(left) => {
-                self.steps_left.set(left);
-                None
-            }
-            None => Some(Err(ParserError::RecursionLimitExceeded)),
+            Some(left) => self.steps_left.set(left),
+            None => return Some(Err(ParserError::RecursionLimitExceeded)),
         }
+        // `(VALUES (1))` and `= ANY (VALUES (1), (2))`, which sqlparser reads as calls of a function.
+        let [first, second] = parser.peek_tokens_ref();
+        let is_values = matches!(&first.token, Token::Word(word) if word.keyword == Keyword::VALUES);
+        if !is_values || second.token != Token::LParen {
+            return None;
+        }
+        Some(parser.parse_query().map(Expr::Subquery))
     }
 
     // sqlparser reads `a IS DISTINCT FROM b AND c` as `a IS DISTINCT FROM (b AND c)`.

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgEx
 /// The aggregate as counts; `None` for a window function.
 ///
 /// # Errors
-/// 42883 for another number of values than there are orders; 0A000 for `dense_rank` of several.
+/// 42883 for another number of values than there are orders; 0A000 for one with OVER.
 pub(super) fn rewritten(function: &Function) -> Result<Option<Expr>> {
     if function.within_group.is_empty() {
         return Ok(None);
@@ -39,16 +39,21 @@ pub(super) fn rewritten(function: &Function) -> Result<Option<Expr>> {
     let all = count("true");
     let counts = match name {
         "rank" => format!("({} + 1)", count(&before)),
-        "dense_rank" => {
-            let [order] = orders.as_slice() else {
-                return Err(SqlError::unsupported("dense_rank of several values WITHIN GROUP"));
-            };
-            let key = &order.expr;
-            let nulls = count(&format!("({before}) AND ({key}) IS NULL"));
-            format!(
-                "(count(DISTINCT ({key})) FILTER (WHERE ({before}){filter}) + CASE WHEN {nulls} > 0 THEN 2 ELSE 1 END)"
-            )
-        }
+        "dense_rank" => match orders.as_slice() {
+            // A NULL is a value that count(DISTINCT …) leaves out.
+            [order] => {
+                let key = &order.expr;
+                let nulls = count(&format!("({before}) AND ({key}) IS NULL"));
+                format!(
+                    "(count(DISTINCT ({key})) FILTER (WHERE ({before}){filter}) \
+                      + CASE WHEN {nulls} > 0 THEN 2 ELSE 1 END)"
+                )
+            }
+            several => {
+                let keys = several.iter().map(|order| order.expr.to_string()).collect::<Vec<_>>().join(", ");
+                format!("(count(DISTINCT ROW({keys})) FILTER (WHERE ({before}){filter}) + 1)")
+            }
+        },
         "percent_rank" => format!(
             "(CASE WHEN {all} = 0 THEN 0::double precision \
               ELSE {}::double precision / {all}::double precision END)",

@@ -1,8 +1,7 @@
-//! `SELECT DISTINCT ON (…)` whose items hold subqueries, or that orders by a value twice.
+//! `SELECT DISTINCT ON (…)` whose items hold subqueries.
 //!
-//! `ORDER BY a, a` would end the statement by a failed assertion: the second one goes. And DataFusion holds the items in
-//! the node of the DISTINCT, where none of its rules looks for subqueries: a projection below computes the items and
-//! the expressions of ON and ORDER BY, and the node takes its columns.
+//! DataFusion holds the items in the node of the DISTINCT, where none of its rules looks for subqueries: a projection
+//! below computes the items and the expressions of ON and ORDER BY, and the node takes its columns.
 
 use datafusion::{
     common::{
@@ -14,7 +13,7 @@ use datafusion::{
     logical_expr::{Distinct, DistinctOn as Node, Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
     optimizer::AnalyzerRule,
 };
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 /// The rule.
 #[derive(Debug)]
@@ -27,12 +26,8 @@ impl AnalyzerRule for DistinctOn {
 
     fn analyze(&self, plan: LogicalPlan, _options: &ConfigOptions) -> Result<LogicalPlan> {
         let found = plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Distinct(Distinct::On(mut node)) => {
-                let mut seen = HashSet::new();
-                let orders = node.sort_expr.iter_mut();
-                orders.for_each(|orders| orders.retain(|order| seen.insert(order.expr.clone())));
-                let node = if node.select_expr.iter().any(has_subquery) { projected(node)? } else { node };
-                Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(node))))
+            LogicalPlan::Distinct(Distinct::On(node)) if node.select_expr.iter().any(has_subquery) => {
+                Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(projected(node)?))))
             }
             other => Ok(Transformed::no(other)),
         })?;
