@@ -41,6 +41,7 @@ pub mod keywords;
 pub(crate) mod named_arguments;
 mod notifications;
 pub mod objects;
+mod oid_casts;
 mod operators;
 mod options;
 mod procs;

@@ -3,7 +3,10 @@
 
 use crate::pg::{fields, names::KEYSPAN, types};
 use arrow::datatypes::{DataType, Field, IntervalUnit, SchemaRef};
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
 
 /// The relations of the schema `keyspan` in which a tenant sees its own rows.
 const OF_TENANTS: &[&str] = &["advice", "columns", "erasures", "families", "heat", "proto_messages", "tables", "usage"];
@@ -42,6 +45,15 @@ pub fn is_visible(relation: &Relation, operator: bool) -> bool {
 /// The system relation of this name.
 pub fn find(schema: &str, name: &str) -> Option<&'static Relation> {
     all().find(|relation| (relation.schema, relation.name) == (schema, name))
+}
+
+/// Whether a system relation has a column of this name that names functions, in any case: one of `regproc`.
+pub fn names_functions(column: &str) -> bool {
+    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+        let words = RELATIONS.lines().flat_map(|line| line.split(' '));
+        words.filter_map(|word| word.strip_suffix(":regproc")).collect()
+    });
+    ALL.contains(column) || ALL.contains(column.to_ascii_lowercase().as_str())
 }
 
 fn read(line: &'static str) -> Option<Relation> {

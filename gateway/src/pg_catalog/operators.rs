@@ -140,52 +140,62 @@ pub(super) fn families(statement: &StatementContext) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::procs::tests::{OPEN, argument, given},
+        super::procs::tests::{OPEN, argument, given, type_name},
         *,
     };
     use crate::query::testing::session;
-    use expect_test::expect_file;
+    use expect_test::{ExpectFile, expect_file};
 
-    #[tokio::test]
-    async fn the_list_says_which_operators_the_server_has() {
+    /// Holds a list against what the server plans: `asked` is a query with what a line is of, and `told` the words that
+    /// the line begins with, by the type that the query gives, in the place of as many of its own.
+    async fn check<const N: usize>(
+        list: &str,
+        file: ExpectFile,
+        asked: impl Fn(&[&str]) -> Option<String>,
+        told: impl Fn(&[&str], Option<u32>) -> [String; N],
+    ) {
         let context = session(false);
         let mut text = String::new();
-        for line in OPERATORS.lines() {
+        for line in list.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let Some((_, _, operator)) = operator(&words).filter(|_| !line.starts_with('#')) else {
-                text.push_str(&format!("{line}\n"));
-                continue;
-            };
-            let left = if operator.left == 0 { Some(String::new()) } else { argument(operator.left) };
-            let found = match (left, argument(operator.right)) {
-                (Some(left), Some(right)) => given(&context, &format!("SELECT {left} {} {right}", operator.name)).await,
-                _ => None,
-            };
-            let sign = if found.is_some() { '+' } else { '-' };
-            let other = |gives: &u32| !OPEN.contains(&operator.returns) && *gives != operator.returns;
-            text.push_str(&format!("{sign} {} {}\n", found.filter(other).unwrap_or(0), words[2..].join(" ")));
-        }
-        expect_file!["data/operators.txt"].assert_eq(&text);
-    }
-
-    #[tokio::test]
-    async fn the_list_says_which_casts_the_server_has() {
-        let context = session(false);
-        let mut text = String::new();
-        for line in CASTS.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [_, _, source, target, ..] = words[..] else { panic!("{line}") };
             if line.starts_with('#') {
                 text.push_str(&format!("{line}\n"));
                 continue;
             }
-            let cast = argument(number(source)).zip(super::super::procs::tests::type_name(number(target)));
-            let found = match cast {
-                Some((source, target)) => given(&context, &format!("SELECT CAST({source} AS {target})")).await,
+            let found = match asked(&words) {
+                Some(query) => given(&context, &query).await,
                 None => None,
             };
-            text.push_str(&format!("{} {}\n", if found.is_some() { '+' } else { '-' }, words[1..].join(" ")));
+            text.push_str(&format!("{} {}\n", told(&words, found).join(" "), words[N..].join(" ")));
         }
-        expect_file!["data/casts.txt"].assert_eq(&text);
+        file.assert_eq(&text);
+    }
+
+    fn sign(found: Option<u32>) -> String {
+        if found.is_some() { "+" } else { "-" }.to_owned()
+    }
+
+    #[tokio::test]
+    async fn the_list_says_which_operators_the_server_has() {
+        let asked = |words: &[&str]| {
+            let [.., name, left, right, _, _, _, _, _] = *words else { panic!("{words:?}") };
+            let left = if left == "0" { Some(String::new()) } else { argument(number(left)) };
+            Some(format!("SELECT {} {name} {}", left?, argument(number(right))?))
+        };
+        let told = |words: &[&str], found: Option<u32>| {
+            let returns = number(words[6]);
+            let other = |gives: &u32| !OPEN.contains(&returns) && *gives != returns;
+            [sign(found), found.filter(other).unwrap_or(0).to_string()]
+        };
+        check(OPERATORS, expect_file!["data/operators.txt"], asked, told).await;
+    }
+
+    #[tokio::test]
+    async fn the_list_says_which_casts_the_server_has() {
+        let asked = |words: &[&str]| {
+            let [_, _, source, target, ..] = *words else { panic!("{words:?}") };
+            Some(format!("SELECT CAST({} AS {})", argument(number(source))?, type_name(number(target))?))
+        };
+        check(CASTS, expect_file!["data/casts.txt"], asked, |_, found| [sign(found)]).await;
     }
 }

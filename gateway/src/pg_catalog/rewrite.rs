@@ -5,6 +5,7 @@
 use crate::pg::ident::fold;
 use crate::pg::syntax::build::call;
 use crate::pg::syntax::dialect::parse_text;
+use crate::system_relations;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem,
     Statement, Subscript, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
@@ -161,17 +162,15 @@ fn null() -> Expr {
     parse("NULL::text")
 }
 
-/// Whether an expression is a column of `pg_type`, `pg_operator` or `pg_aggregate` that names a function, which is text
-/// here and an OID that shows a name in PostgreSQL.
+/// Whether an expression is a column that names a function, which is text here and an OID that shows a name in
+/// PostgreSQL.
 fn names_function(expr: &Expr) -> bool {
     let last = match expr {
         Expr::Identifier(ident) => Some(ident),
         Expr::CompoundIdentifier(idents) => idents.last(),
         _ => None,
     };
-    const COLUMNS: [&str; 9] =
-        ["typinput", "typoutput", "typreceive", "typsend", "oprcode", "oprrest", "oprjoin", "aggtransfn", "aggfinalfn"];
-    last.is_some_and(|ident| COLUMNS.iter().any(|column| ident.value.eq_ignore_ascii_case(column)))
+    last.is_some_and(|ident| system_relations::names_functions(&ident.value))
 }
 
 /// `typname[0]` as a call: PostgreSQL's names are arrays of characters, and `pg_dump` asks for their first.

@@ -211,39 +211,34 @@ fn without_blanks(list: &ListArray) -> Result<ListArray> {
 }
 
 fn without_nulls(list: &ListArray) -> Result<ListArray> {
-    let values = list.values();
+    with_items(list, |at| list.values().is_valid(at))
+}
+
+/// The lists with those of their items whose places in the values are chosen; a list that is NULL has none.
+fn with_items(list: &ListArray, is_chosen: impl Fn(usize) -> bool) -> Result<ListArray> {
     let DataType::List(item) = list.data_type() else { return Ok(list.clone()) };
     let (mut kept, mut lengths) = (Vec::new(), Vec::with_capacity(list.len()));
     for row in 0..list.len() {
         let before = kept.len();
         let range = list.value_offsets()[row]..list.value_offsets()[row + 1];
         if list.is_valid(row) {
-            kept.extend(range.filter(|at| values.is_valid(*at as usize)).map(|at| at as u32));
+            kept.extend(range.filter(|at| is_chosen(*at as usize)).map(|at| at as u32));
         }
         lengths.push(kept.len() - before);
     }
-    let values = take(values, &UInt32Array::from(kept), None)?;
+    let values = take(list.values(), &UInt32Array::from(kept), None)?;
     Ok(ListArray::try_new(Arc::clone(item), OffsetBuffer::from_lengths(lengths), values, list.nulls().cloned())?)
 }
 
-/// An array of lists whose NULLs are empty below: those that CASE and `nullif` make still have items there, which
-/// DataFusion's `array_append` and `array_prepend` (55.2) take for the list.
+/// Lists whose NULLs are empty below: those that CASE and `nullif` make still have items there, which DataFusion's
+/// `array_append` and `array_prepend` (55.2) take for the list.
 pub(crate) fn with_empty_nulls(lists: ColumnarValue) -> Result<ColumnarValue> {
     let ColumnarValue::Array(array) = &lists else { return Ok(lists) };
-    let Some(list) = array.as_list_opt::<i32>() else { return Ok(lists) };
+    let Some(list) = array.as_list_opt::<i32>().filter(|list| list.null_count() > 0) else { return Ok(lists) };
     if (0..list.len()).all(|row| list.is_valid(row) || list.value_length(row) == 0) {
         return Ok(lists);
     }
-    let DataType::List(item) = list.data_type() else { return Ok(lists) };
-    let filled = |row: usize| if list.is_valid(row) { list.value_length(row) as usize } else { 0 };
-    let kept = (0..list.len()).flat_map(|row| {
-        let first = list.value_offsets()[row] as u32;
-        first..first + filled(row) as u32
-    });
-    let values = take(list.values(), &UInt32Array::from_iter_values(kept), None)?;
-    let offsets = OffsetBuffer::from_lengths((0..list.len()).map(filled));
-    let list = ListArray::try_new(Arc::clone(item), offsets, values, list.nulls().cloned())?;
-    Ok(ColumnarValue::Array(Arc::new(list)))
+    Ok(ColumnarValue::Array(Arc::new(with_items(list, |_| true)?)))
 }
 
 #[cfg(test)]

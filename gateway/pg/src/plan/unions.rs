@@ -1,10 +1,10 @@
 //! Quoted texts and parameters in the queries of UNION, INTERSECT and EXCEPT: one without a type takes the type of the
 //! column beside it, as PostgreSQL resolves it.
 //!
-//! DataFusion settles the types of a union when all is planned, and of the others never: theirs are those of the first. Until then a column has the type of the first query;
-//! then text is taken for whatever can become text. So literals are cast right after planning, and the schemas above
-//! follow. So are numbers of several types, which would be integers to all above, or decimals with the digits of all,
-//! and dates beside timestamps, which would lose their zone.
+//! DataFusion settles the types of a union when all is planned, and of the others never: theirs are those of the first.
+//! Until then a column has the type of the first query; then text is taken for whatever can become text. So literals
+//! are cast right after planning, and the schemas above follow. So are numbers of several types, which would be
+//! integers to all above, or decimals with the digits of all, and dates beside timestamps, which would lose their zone.
 
 use crate::{
     common_type,

@@ -3,7 +3,7 @@
 
 use super::{
     build::{call, is_quoted, parsed_expr},
-    cast_calls, hypothetical, patterns, times,
+    cast_calls, hypothetical, patterns, times, values,
 };
 use crate::{
     error::{Result, SqlError, SqlState},
@@ -12,7 +12,7 @@ use crate::{
 };
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
+    GroupByExpr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Subscript, UnaryOperator, Value,
     visit_expressions,
 };
 use std::ops::ControlFlow;
@@ -74,6 +74,9 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::UnaryOp { op: UnaryOperator::Not, expr } => Ok(not_equal_to_any(expr)),
         Expr::AllOp { left, compare_op, right } => compared_with_all(left, compare_op, right),
         Expr::AnyOp { left, compare_op, right, .. } => compared_with_any(left, compare_op, right),
+        Expr::InSubquery { expr, subquery, negated } if matches!(subquery.body.as_ref(), SetExpr::Values(_)) => {
+            values::within(expr, subquery, *negated).map(Some)
+        }
         Expr::CompoundFieldAccess { root, access_chain } => field_access(root, access_chain),
         Expr::Case { .. } => Ok(typed_first(expr)),
         Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
@@ -120,7 +123,7 @@ fn is_subquery(expr: &Expr) -> bool {
 
 fn compared_with_all(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
     match right {
-        Expr::Subquery(query) => over_rows(left, op, &query.to_string(), true).map(Some),
+        Expr::Subquery(query) => over_rows(left, op, query, true).map(Some),
         _ if *op == BinaryOperator::NotEq => Ok(Some(unequal_to_all(left, right))),
         _ => Ok(None),
     }
@@ -128,7 +131,7 @@ fn compared_with_all(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
 
 fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
     if let Expr::Subquery(query) = right {
-        return over_rows(left, op, &query.to_string(), false).map(Some);
+        return over_rows(left, op, query, false).map(Some);
     }
     if *op != BinaryOperator::Eq {
         return Ok(None);
@@ -275,10 +278,10 @@ fn is_value(expr: &Expr) -> bool {
 }
 
 /// `value > ALL (query)`: by the greatest of its rows, and by whether some are NULL.
-fn over_rows(left: &Expr, op: &BinaryOperator, query: &str, all: bool) -> Result<Expr> {
+fn over_rows(left: &Expr, op: &BinaryOperator, query: &Query, all: bool) -> Result<Expr> {
     let extreme = match (op, all) {
-        (BinaryOperator::NotEq, true) => return parsed_expr(&format!("({left} NOT IN ({query}))")),
-        (BinaryOperator::Eq, false) => return parsed_expr(&format!("({left} IN ({query}))")),
+        (BinaryOperator::NotEq, true) => return values::within(left, query, true),
+        (BinaryOperator::Eq, false) => return values::within(left, query, false),
         (BinaryOperator::Gt | BinaryOperator::GtEq, true) | (BinaryOperator::Lt | BinaryOperator::LtEq, false) => "max",
         (BinaryOperator::Lt | BinaryOperator::LtEq, true) | (BinaryOperator::Gt | BinaryOperator::GtEq, false) => "min",
         _ => {

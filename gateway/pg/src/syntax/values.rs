@@ -6,7 +6,7 @@
 //! are known ([`TEXT_BESIDE`]).
 
 use super::{
-    build::{call, parsed_query},
+    build::{call, parsed_expr, parsed_query},
     rewrite::DECIMAL_DIGITS,
 };
 use crate::{
@@ -124,6 +124,38 @@ pub(crate) fn rows_with_subqueries(query: &mut Query) -> Result<()> {
     let rows = values.rows.iter().map(|cells| row(&cells.content)).collect::<Vec<_>>();
     query.body = parsed_query(&rows.join(" UNION ALL "))?.body;
     Ok(())
+}
+
+/// `value IN (VALUES (1), (2))` as a list, which key ranges are made of; `value IN (query)` for every other query. One
+/// that is VALUES alone is a select there, since DataFusion makes joins of these only.
+///
+/// # Errors
+/// Internal: what was written is no expression.
+pub(super) fn within(value: &Expr, query: &Query, negated: bool) -> Result<Expr> {
+    if let Some(list) = listed(query) {
+        return Ok(Expr::InList { expr: Box::new(value.clone()), list, negated });
+    }
+    let negation = if negated { "NOT " } else { "" };
+    match query.body.as_ref() {
+        SetExpr::Values(_) => parsed_expr(&format!("({value} {negation}IN (SELECT * FROM ({query}) AS listed))")),
+        _ => parsed_expr(&format!("({value} {negation}IN ({query}))")),
+    }
+}
+
+/// The rows of a query that is VALUES alone, of as many cells each, none of which asks a query.
+fn listed(query: &Query) -> Option<Vec<Expr>> {
+    let SetExpr::Values(values) = query.body.as_ref() else { return None };
+    let is_alone = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+    let cells = values.rows.first()?.content.len();
+    let fits = |cells_of: &[Expr]| cells_of.len() == cells && !cells_of.iter().any(has_subquery);
+    if !is_alone || !values.rows.iter().all(|row| fits(&row.content)) {
+        return None;
+    }
+    let one = |cells: &[Expr]| match cells {
+        [only] => only.clone(),
+        several => Expr::Tuple(several.to_vec()),
+    };
+    Some(values.rows.iter().map(|row| one(&row.content)).collect())
 }
 
 /// Whether an expression asks a query.

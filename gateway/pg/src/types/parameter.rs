@@ -7,7 +7,8 @@ use keyspan_catalog::SqlType;
 use pgwire::api::Type;
 use tokio_postgres::types::Kind;
 
-/// The type of a parameter: Arrow's, and PostgreSQL's where it is a document, which is text to Arrow, or an array of them.
+/// The type of a parameter: Arrow's, and PostgreSQL's where it is a document, which is text to Arrow, or an array of
+/// documents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ParameterType {
     /// The type of its values.
