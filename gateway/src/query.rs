@@ -421,7 +421,7 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
         // A query of a UNION may have a CASE, and a CASE a column of one.
         let plan = crate::pg::plan::unions::typed(numbers::typed_cases(plan)?)?;
         let plan = crate::pg::plan::unions::typed(numbers::typed_cases(plan)?)?;
-        crate::pg::plan::parameters::infer(plan)
+        crate::pg::workarounds::grouping_set_values::as_columns(crate::pg::plan::parameters::infer(plan)?)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
 }

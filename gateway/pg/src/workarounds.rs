@@ -4,6 +4,7 @@
 //! | rule | symptom without it | upstream | test |
 //! |---|---|---|---|
 //! | [`aggregate_orders`] | `DISTINCT ON` and `first_value` that order by one value twice end by an assertion | | `postgres/casts_beside.slt` |
+//! | [`aggregate_statistics`] | an aggregation with FILTER of one of all rows fails | | `aggregates.slt` |
 //! | [`barriers`] | a filter above a join of two columns of one name asks the wrong one | [21246] | `postgres/names_twice.slt` |
 //! | [`barriers`] | merge joins compare wrong columns | [24414] | `tests/merge_joins.rs` |
 //! | [`canonical_comparisons`] | equal conditions in two forms drop rows or each other | | `postgres/alike.slt` |
@@ -15,7 +16,7 @@
 //! | [`fetched_sorts`] | windows, filters, joins below ORDER BY … LIMIT see its rows alone | | `postgres/limits_above.slt` |
 //! | [`filter_projection`] | wrong columns above a filter, or an internal error | | `order_and_limit.slt` |
 //! | [`grouping_set_order`] | groups whose keys are NULL come unsorted | [24421] | `tests/grouping_sets.rs` |
-//! | [`grouping_set_values`] | `ROLLUP (a > 1)` fails where types have to be settled | | `postgres/rolled_values.slt` |
+//! | [`grouping_set_values`] | `ROLLUP (a > 1)` and `ROLLUP (a + $1)` are refused | | `postgres/rolled_values.slt` |
 //! | [`missing_sorts`] | UNIONs of constants and of a column twice, in order, are refused | | `postgres/united.slt` |
 //! | [`null_equal_joins`] | NULLs match in keys of `=`, or do not in `IS NOT DISTINCT FROM` beside it | | `postgres/distinct_from.slt` |
 //! | [`single_distinct`] | `sum(a), count(DISTINCT b)` of integers is an internal error | | `aggregates.slt` |
@@ -40,6 +41,7 @@
 //! [24883]: https://github.com/apache/datafusion/issues/24883
 
 pub mod aggregate_orders;
+pub mod aggregate_statistics;
 pub mod barriers;
 pub mod canonical_comparisons;
 pub mod constant_filters;

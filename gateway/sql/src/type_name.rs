@@ -108,7 +108,12 @@ pub fn sql_type(parsed: &DataType) -> Result<SqlType> {
 
 fn custom_type(name: &str) -> Result<SqlType> {
     let lower = name.to_lowercase();
-    match lower.strip_prefix("pg_catalog.").unwrap_or(&lower) {
+    let bare = lower.strip_prefix("pg_catalog.").unwrap_or(&lower);
+    // `pg_type` has `_int4` for `integer[]`.
+    if let Some(item) = bare.strip_prefix('_').and_then(|item| custom_type(item).ok()) {
+        return array(item);
+    }
+    match bare {
         "timestamptz" => Ok(SqlType::Timestamptz(None)),
         "int2" => Ok(SqlType::Int2),
         "int4" => Ok(SqlType::Int4),
@@ -126,6 +131,7 @@ fn custom_type(name: &str) -> Result<SqlType> {
         "bytea" => Ok(SqlType::Bytea),
         "timestamp" => Ok(SqlType::Timestamp(None)),
         "varchar" => Ok(SqlType::Varchar(None)),
+        "numeric" => numeric(&ExactNumberInfo::None),
         "name" => Ok(SqlType::Name),
         "\"bit\"" => Ok(SqlType::Bit(None)),
         "varbit" => Ok(SqlType::Varbit(None)),

@@ -13,9 +13,9 @@ use crate::{
         },
         types,
         workarounds::{
-            aggregate_orders, barriers, canonical_comparisons::CanonicalComparisons, constant_filters, constant_keys,
-            dependencies, dynamic_lists, filter_projection, grouping_set_values::GroupingSetValues, missing_sorts,
-            null_equal_joins, single_distinct::SingleDistinct,
+            aggregate_orders, aggregate_statistics::AggregateStatistics, barriers,
+            canonical_comparisons::CanonicalComparisons, constant_filters, constant_keys, dependencies, dynamic_lists,
+            filter_projection, missing_sorts, null_equal_joins, single_distinct::SingleDistinct,
         },
     },
     provider::{NarrowMaps, columnar::MetadataAggregates, loose_scan::LooseScans},
@@ -84,7 +84,6 @@ fn make() -> SessionState {
     options.execution.time_zone = Some(types::UTC.to_owned());
     let mut analyzer: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
         Arc::new(CellTimes),
-        Arc::new(GroupingSetValues),
         Arc::new(crate::pg::workarounds::distinct_on::DistinctOn),
         Arc::new(crate::pg::plan::lateral::Lateral),
         Arc::new(with_ties::WithTies),
@@ -110,6 +109,7 @@ fn make() -> SessionState {
         }
         if rule.name() == PushDownFilter::new().name() {
             logical.push(Arc::new(crate::pg::plan::whole_days::WholeDays));
+            logical.push(dynamic_lists::simplified_lists());
             logical.push(Arc::new(CanonicalComparisons));
             logical.extend(constant_filters::guarded(rule));
             continue;
@@ -133,6 +133,10 @@ fn make() -> SessionState {
         }
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
+        }
+        if rule.name() == AggregateStatistics.name() {
+            physical.push(Arc::new(AggregateStatistics));
+            continue;
         }
         if rule.name() == SanityCheckPlan::new().name() {
             physical.push(Arc::new(missing_sorts::MissingSorts));

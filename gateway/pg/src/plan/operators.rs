@@ -551,11 +551,11 @@ fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
     // A NULL in an array equals no item of another.
     let without_nulls = |side: Expr| functions::arrays::array_without_nulls().call(vec![side]);
     let contains = |whole: Expr, part: Expr| {
-        let is_there = whole.clone().is_not_null();
+        let (is_there, is_null) = (whole.clone().is_not_null(), whole.clone().is_null());
         let all = array_has_all(whole, part.clone());
         let has = Expr::and(all, Expr::Not(Box::new(planned::list_has_nulls().call(vec![part]))));
-        // DataFusion finds nothing in NULL, too.
-        Expr::and(has, Expr::or(is_there, Expr::Literal(ScalarValue::Boolean(None), None)))
+        // NULL in the place of an array is open, whatever the part is.
+        Expr::and(Expr::or(has, is_null), Expr::or(is_there, Expr::Literal(ScalarValue::Boolean(None), None)))
     };
     Ok(PlannerResult::Planned(match expr.op {
         Sql::PGOverlap => array_has_any(without_nulls(left), right),

@@ -22,6 +22,9 @@ pub struct Types;
 impl TypePlanner for Types {
     fn plan_type_field(&self, written: &ast::DataType) -> Result<Option<FieldRef>> {
         use ast::DataType as Sql;
+        if let Some(item) = item_of_array(written) {
+            return self.plan_type_field(&Sql::Array(ArrayElemTypeDef::SquareBracket(Box::new(item), None)));
+        }
         if let Sql::Array(ArrayElemTypeDef::SquareBracket(item, _) | ArrayElemTypeDef::Parenthesis(item)) = written {
             if domain_of(item).is_some() {
                 let error = SqlError::unsupported("an array of a domain").with_hint("Take an array of its base type.");
@@ -123,7 +126,17 @@ fn own((what, name): (&str, &str), argument: String) -> ast::DataType {
 /// Whether a name of one part is one of PostgreSQL's types.
 pub fn is_known(name: &str) -> bool {
     let part = ast::ObjectNamePart::Identifier(ast::Ident::new(name));
-    custom(&ast::ObjectName(vec![part]), &[]).is_some()
+    let name = ast::ObjectName(vec![part]);
+    custom(&name, &[]).is_some() || item_of_array(&ast::DataType::Custom(name, Vec::new())).is_some()
+}
+
+/// The type of the items of an array whose name is written as `pg_type` has it: `_int4` for `int4[]`.
+fn item_of_array(written: &ast::DataType) -> Option<ast::DataType> {
+    let ast::DataType::Custom(name, arguments) = written else { return None };
+    let mut name = name.clone();
+    let Some(ast::ObjectNamePart::Identifier(last)) = name.0.last_mut() else { return None };
+    last.value = last.value.strip_prefix('_')?.to_owned();
+    (arguments.is_empty() && custom(&name, &[]).is_some()).then_some(ast::DataType::Custom(name, Vec::new()))
 }
 
 fn varchar(length: Option<&CharacterLength>) -> String {

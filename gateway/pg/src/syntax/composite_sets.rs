@@ -1,5 +1,5 @@
-//! ROLLUP and CUBE with elements of several columns, `ROLLUP ((a, b), c)`, as the GROUPING SETS that they stand for:
-//! DataFusion knows elements of one.
+//! ROLLUP and CUBE with elements of several columns, `ROLLUP ((a, b), c)`, or with one twice, as the GROUPING SETS that
+//! they stand for: DataFusion knows elements of one, and refuses what a set has twice.
 
 use crate::error::{Result, SqlError, SqlState};
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Select};
@@ -17,12 +17,14 @@ pub(super) fn rewrite(select: &mut Select) -> Result<()> {
 }
 
 fn written_out(by: &mut Expr) -> Result<()> {
-    let is_composite = |elements: &[Vec<Expr>]| elements.iter().any(|element| element.len() > 1);
-    let sets = match by {
-        Expr::Rollup(elements) if is_composite(elements) => {
+    let is_plain = |elements: &[Vec<Expr>]| {
+        elements.iter().all(|element| element.len() == 1) && !has_twice(elements.iter().flatten())
+    };
+    let mut sets: Vec<Vec<Expr>> = match by {
+        Expr::Rollup(elements) if !is_plain(elements) => {
             (0..=elements.len()).rev().map(|count| elements[..count].concat()).collect()
         }
-        Expr::Cube(elements) if is_composite(elements) => {
+        Expr::Cube(elements) if !is_plain(elements) => {
             if elements.len() > CUBE_MAX {
                 let message = format!("CUBE is limited to {CUBE_MAX} elements");
                 return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
@@ -31,8 +33,26 @@ fn written_out(by: &mut Expr) -> Result<()> {
             let set = |set: usize| chosen(set).flat_map(|(_, element)| element.clone()).collect();
             (0..1_usize << elements.len()).rev().map(set).collect()
         }
+        Expr::GroupingSets(sets) if sets.iter().any(has_twice) => std::mem::take(sets),
         _ => return Ok(()),
     };
+    for set in &mut sets {
+        let mut seen: Vec<Expr> = Vec::with_capacity(set.len());
+        set.retain(|by| {
+            let is_new = !seen.contains(by);
+            seen.extend(is_new.then(|| by.clone()));
+            is_new
+        });
+    }
     *by = Expr::GroupingSets(sets);
     Ok(())
+}
+
+fn has_twice<'a>(all: impl IntoIterator<Item = &'a Expr>) -> bool {
+    let mut seen: Vec<&Expr> = Vec::new();
+    !all.into_iter().all(|by| {
+        let is_new = !seen.contains(&by);
+        seen.push(by);
+        is_new
+    })
 }

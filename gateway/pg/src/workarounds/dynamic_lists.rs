@@ -4,19 +4,43 @@
 //! can: `a NOT IN ('x', CASE WHEN b THEN 'y' END)` was true where the CASE is NULL, and where it is `a`
 //! (`try_evaluate_constant_list`). A comparison with one value by itself is not so taken. Columns by themselves are
 //! not, either.
+//!
+//! Its simplification makes such lists too, of `a = ANY (ARRAY[…])`: so the rule runs when types are settled, and after
+//! expressions are simplified.
 
-use crate::plan::each_expr::{EachExpr, Order};
+use super::each_node::each_node;
+use crate::plan::each_expr::{EachExpr, Order, under_its_name};
 use datafusion::{
-    common::tree_node::Transformed,
+    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     error::Result,
-    logical_expr::{Expr, expr::InList, utils::disjunction},
-    optimizer::AnalyzerRule,
+    logical_expr::{Expr, LogicalPlan, expr::InList, expr_rewriter::NamePreserver, utils::disjunction},
+    optimizer::{AnalyzerRule, OptimizerRule},
 };
 use std::sync::Arc;
 
 /// The rule; for after types are settled.
 pub fn dynamic_lists() -> Arc<dyn AnalyzerRule + Send + Sync> {
     Arc::new(EachExpr { name: "dynamic_lists", order: Order::LeavesFirst, rewrite: |expr, _, _| rewrite(expr) })
+}
+
+/// The rule; for between the simplification of expressions and the pushing of filters.
+pub fn simplified_lists() -> Arc<dyn OptimizerRule + Send + Sync> {
+    each_node("dynamic_lists", |node| {
+        if matches!(node, LogicalPlan::TableScan(_)) || !has_dynamic_list(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| under_its_name(expr, &names, |expr| expr.transform_up(rewrite)))
+    })
+}
+
+fn has_dynamic_list(node: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= expr.exists(|expr| Ok(matches!(expr, Expr::InList(list) if list.list.iter().any(is_computed))))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {

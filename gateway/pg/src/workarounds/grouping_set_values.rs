@@ -1,36 +1,30 @@
 //! Values that grouping sets compute, as columns of a projection below the aggregation.
 //!
 //! When DataFusion 55.2 settles the types in `ROLLUP (n > 1, …)`, it gives the whole set the name that it had, as an
-//! alias behind which nobody finds a set any more: "aggregate schema has wrong number of fields". Sets of columns have
-//! no types to settle. A projection above gives the columns the names that they had.
+//! alias behind which nobody finds a set any more: "aggregate schema has wrong number of fields". And a value in the
+//! place of a parameter changes the names of what is in a set, which nodes above go by. Sets of columns have neither
+//! types to settle nor parameters. A projection above gives the columns the names that they had.
 
 use datafusion::{
     common::{
         Column, Result,
         tree_node::{Transformed, TreeNode},
     },
-    config::ConfigOptions,
     logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder},
-    optimizer::AnalyzerRule,
 };
 use std::sync::Arc;
 
-/// The rule; for before types are settled.
-#[derive(Debug)]
-pub struct GroupingSetValues;
-
-impl AnalyzerRule for GroupingSetValues {
-    fn name(&self) -> &str {
-        "grouping_set_values"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let rewritten = plan.transform_up_with_subqueries(|node| match node {
-            LogicalPlan::Aggregate(aggregate) => rewrite(aggregate),
-            node => Ok(Transformed::no(node)),
-        });
-        Ok(rewritten?.data)
-    }
+/// The plan with a projection below each aggregation whose grouping sets compute values; for before types are settled,
+/// and before parameters have values.
+///
+/// # Errors
+/// What DataFusion finds.
+pub fn as_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Aggregate(aggregate) => rewrite(aggregate),
+        node => Ok(Transformed::no(node)),
+    });
+    Ok(rewritten?.data)
 }
 
 fn rewrite(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
