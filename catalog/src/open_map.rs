@@ -19,7 +19,7 @@
 
 use crate::{
     Encoding, Error, ErrorKind, Result, SqlType, Value,
-    value::jsonb::{self, is_itself, key_order, quote},
+    value::jsonb::{self, Member, is_itself, key_order, quote},
 };
 use bytes::Bytes;
 use keyspan_storage::model::limits::{CELL_BYTES_MAX, QUALIFIER_BYTES_MAX};
@@ -106,28 +106,56 @@ pub fn members(map: &str) -> Result<serde_json::Map<String, serde_json::Value>> 
     }
 }
 
+/// The cells of an object that is written to an open family, within the object's text.
+#[derive(Debug)]
+pub struct PlainCells {
+    text: String,
+    /// Their qualifiers and values.
+    cells: Vec<Member>,
+}
+
 /// The cells of an object that is written to an open family, read in one pass: qualifiers, and values in the encoding.
 /// `None` for an object with escapes, and for what is too long or has no form: [`members`], [`written_qualifier`] and
 /// [`encode`] tell.
-pub fn plain_cells(map: &str, encoding: &Encoding) -> Option<Vec<(Bytes, Bytes)>> {
+pub fn plain_cells(map: &str, encoding: &Encoding) -> Option<PlainCells> {
     if !matches!(encoding, Encoding::Json | Encoding::Text) {
         return None;
     }
-    let (text, members) = jsonb::plain_members(map)?;
-    let text = Bytes::from(text);
-    let one = |jsonb::Member { key, value }| {
+    let (text, mut cells) = jsonb::plain_members(map)?;
+    for Member { key, value } in &mut cells {
         // Without an escape a key is neither an escaped qualifier, nor has it the character of number 0.
-        let (qualifier, mut cell) = (text.slice(key), text.slice(value));
         if *encoding == Encoding::Text {
-            match cell.first() {
-                Some(b'"') => cell = cell.slice(1..cell.len() - 1),
-                Some(b'n') => return None,
+            match text.as_bytes()[value.start] {
+                b'"' => *value = value.start + 1..value.end - 1,
+                b'n' => return None,
                 _ => {}
             }
         }
-        (qualifier.len() <= QUALIFIER_BYTES_MAX && cell.len() <= CELL_BYTES_MAX).then_some((qualifier, cell))
-    };
-    members.into_iter().map(one).collect()
+        if key.len() > QUALIFIER_BYTES_MAX || value.len() > CELL_BYTES_MAX {
+            return None;
+        }
+    }
+    Some(PlainCells { text, cells })
+}
+
+impl PlainCells {
+    /// Qualifiers and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let text = self.text.as_bytes();
+        self.cells.iter().map(|Member { key, value }| (&text[key.clone()], &text[value.clone()]))
+    }
+
+    /// Puts them in the order of qualifiers: an object has shorter ones first.
+    pub fn sort(&mut self) {
+        let text = self.text.as_bytes();
+        self.cells.sort_unstable_by(|a, b| text[a.key.clone()].cmp(&text[b.key.clone()]));
+    }
+
+    /// Each by itself; all share the text.
+    pub fn shared(self) -> Vec<(Bytes, Bytes)> {
+        let text = Bytes::from(self.text);
+        self.cells.into_iter().map(|Member { key, value }| (text.slice(key), text.slice(value))).collect()
+    }
 }
 
 /// The bytes of a cell for a value of an object.
@@ -334,11 +362,13 @@ mod tests {
             let map = format!("{{{}}}", members.join(","));
             let encoding = if is_text { Encoding::Text } else { Encoding::Json };
             if let Some(mut cells) = plain_cells(&map, &encoding) {
+                cells.sort();
+                prop_assert!(cells.iter().is_sorted());
+                let cells = cells.shared();
                 let one = |(key, value): (&String, &serde_json::Value)| {
                     (written_qualifier(key).unwrap(), encode(key, value, &encoding).unwrap())
                 };
                 let mut expected: Vec<_> = super::members(&map).unwrap().iter().map(one).collect();
-                cells.sort();
                 expected.sort();
                 prop_assert_eq!(cells, expected);
             }
@@ -386,7 +416,7 @@ mod tests {
     #[test]
     fn cells_of_one_pass() {
         let cells = |map: &str, encoding| {
-            let cells = plain_cells(map, &encoding)?;
+            let cells = plain_cells(map, &encoding)?.shared();
             Some(
                 cells
                     .iter()

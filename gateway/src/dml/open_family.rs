@@ -6,7 +6,10 @@ use super::{
 };
 use crate::pg::error::{Result, SqlError, SqlState};
 use bytes::Bytes;
-use keyspan_catalog::{Encoding, SqlType, Value, open_map};
+use keyspan_catalog::{
+    Encoding, SqlType, Value,
+    open_map::{self, PlainCells},
+};
 
 impl Target {
     /// Gives the columns of open families in a new row the maps as they will be read: without cells, the empty one; of
@@ -68,14 +71,36 @@ impl TargetColumn {
     /// # Errors
     /// As for [`members`](Self::members) and [`cell`](Self::cell).
     pub(crate) fn cells(&self, map: &Value) -> Result<Cells> {
-        if let (Value::Text(map), Place::Open { encoding, .. }) = (map, &self.place)
-            && let Some(cells) = open_map::plain_cells(map, encoding)
-            && cells.iter().all(|(qualifier, _)| self.hides(qualifier).is_none())
-        {
-            return Ok(Cells(cells));
+        if let Some(cells) = self.plain_cells(map) {
+            return Ok(Cells(cells.shared()));
         }
         let members = self.members(map)?;
         members.iter().map(|(key, value)| self.cell(key, value)).collect::<Result<_>>().map(Cells)
+    }
+
+    /// The cells of a map of plain members, none of which the column refuses; `None` where [`cells`](Self::cells) has
+    /// to look.
+    fn plain_cells(&self, map: &Value) -> Option<PlainCells> {
+        let (Value::Text(map), Place::Open { encoding, .. }) = (map, &self.place) else { return None };
+        let cells = open_map::plain_cells(map, encoding)?;
+        let is_taken = cells.iter().all(|(qualifier, _)| self.hides(qualifier).is_none());
+        is_taken.then_some(cells)
+    }
+
+    /// Puts the cells of a map in the order of their qualifiers; whether there are any.
+    ///
+    /// # Errors
+    /// Those of [`cells`](Self::cells) and of `put`.
+    pub(crate) fn put_cells(&self, map: &Value, mut put: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
+        if let Some(mut cells) = self.plain_cells(map) {
+            cells.sort();
+            cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
+            return Ok(cells.iter().next().is_some());
+        }
+        let Cells(mut cells) = self.cells(map)?;
+        cells.sort();
+        cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
+        Ok(!cells.is_empty())
     }
 
     /// The qualifier and the value of a member's cell.

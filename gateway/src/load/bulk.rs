@@ -82,10 +82,7 @@ impl Bulk {
             let Some(at) = at.checked_sub(1) else { return Ok(true) };
             let (column, value) = (&target.columns[cells[at]], &row.values[cells[at]]);
             let Place::Cell { encoding, .. } = &column.place else {
-                let mut cells = column.cells(value)?.0;
-                cells.sort();
-                cells.iter().try_for_each(|(qualifier, value)| put_cell(out, qualifier, value))?;
-                return Ok(!cells.is_empty());
+                return column.put_cells(value, |qualifier, value| Ok(put_cell(out, qualifier, value)?));
             };
             if *value == Value::Null {
                 return Ok(false);

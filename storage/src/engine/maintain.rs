@@ -310,13 +310,15 @@ pub(super) struct Writers<'a> {
     pub(super) sections: Sections,
     /// The key before which all rows lie.
     pub(super) end: Option<Bytes>,
+    /// See [`SegmentOptions::beside`].
+    pub(super) beside: bool,
 }
 
 impl Outputs for Writers<'_> {
     type Writer = SegmentWriter;
 
     fn begin(&mut self, sample: &[(&[u8], &[u8])]) -> Result<SegmentWriter> {
-        let Self { maintenance, name, descriptor, stamp, base, ref frequencies, ref sections, ref end } = *self;
+        let Self { maintenance, name, descriptor, stamp, base, ref frequencies, ref sections, ref end, beside } = *self;
         let mut keys: Vec<&[u8]> = sample.iter().map(|(key, _)| *key).collect();
         if let Some(last) = keys.last().copied() {
             keys.extend(sections.keys_after(last));
@@ -341,6 +343,7 @@ impl Outputs for Writers<'_> {
                 ..SegmentOptions::base(id, number, stamp)
             },
         };
+        options.beside = beside;
         let MaintenanceOptions { group_bytes, page_bytes, granularity, .. } = &maintenance.options;
         options.limits =
             Limits { group_bytes_target: *group_bytes, page_bytes_target: *page_bytes, ..granularity.segments() };

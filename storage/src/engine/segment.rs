@@ -30,7 +30,8 @@
 //! ```
 //!
 //! Writing: `shape` chooses the columns, `options` the page settings; `writer` takes rows one by one, `columns` splits
-//! each into its columns, `sink` checksums the bytes of the file.
+//! each into its columns, `batch` collects them, `encoder` makes pages of full batches, `sink` checksums the bytes of
+//! the file.
 //!
 //! Reading: `open` loads the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and verifies
 //! their checksums. `page` decodes a page for reads of few rows, `cached` takes rows out of such pages. `projection`
@@ -38,11 +39,13 @@
 //! interface to callers, `span` tells which part of the files some rows take, `clean` finds the row groups that a query
 //! engine may read by itself. `verify` reads everything.
 
+mod batch;
 mod cached;
 mod checked;
 mod clean;
 mod columns;
 mod decode;
+mod encoder;
 mod footer;
 #[cfg(feature = "testing")]
 mod fuzz;

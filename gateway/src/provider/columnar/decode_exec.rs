@@ -19,6 +19,7 @@ use super::{
 use crate::pg::error::{Result as SqlResult, SqlError, SqlState};
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, RecordBatch, UInt32Array},
+    buffer::BooleanBuffer,
     compute::take,
     datatypes::{
         DataType, Date32Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
@@ -42,7 +43,11 @@ use datafusion::{
     },
 };
 use futures::TryStreamExt;
-use keyspan_catalog::{Encoding, SortedKeys, SqlType, ValueRef, open_map::MapWriter, table::OnBadValue};
+use keyspan_catalog::{
+    Encoding, SortedKeys, SqlType, ValueRef,
+    open_map::{self, MapWriter},
+    table::OnBadValue,
+};
 use std::{fmt, sync::Arc};
 
 /// The prefix of the names of columns of bytes.
@@ -261,17 +266,31 @@ fn maps(batch: &RecordBatch, columns: &[usize], map: usize, layout: &RowLayout) 
     let (map, _) = &layout.maps[map];
     let qualifiers = map.single_qualifiers(columns.len()).unwrap_or_default();
     let columns = columns.iter().map(|column| bytes(batch, *column)).collect::<SqlResult<Vec<_>>>()?;
-    let (mut values, mut writer) =
-        (ColumnBuilder::with_capacity(SqlType::Jsonb, batch.num_rows()), MapWriter::default());
-    for row in 0..batch.num_rows() {
+    // Of few columns of many most rows have none: these share the map without members, which is the first value.
+    let mut values = ColumnBuilder::new(SqlType::Jsonb);
+    values.push(&ValueRef::Text(open_map::EMPTY.into()))?;
+    let (mut writer, mut count) = (MapWriter::default(), 0);
+    let mut value_of: Vec<u32> = vec![0; batch.num_rows()];
+    for row in rows_with_any(&columns, batch.num_rows()).set_indices() {
         for (qualifier, column) in qualifiers.iter().zip(&columns) {
             if column.is_valid(row) {
                 map.push(qualifier, column.value(row), (None, layout.on_bad_value), &mut writer)?;
             }
         }
         values.push(&ValueRef::Text(writer.take().into()))?;
+        count += 1;
+        value_of[row] = count;
     }
-    Ok(values.finish())
+    take(&values.finish(), &UInt32Array::from(value_of), None).map_err(|error| fault(&error.to_string()))
+}
+
+/// The rows in which any of the columns has a value.
+fn rows_with_any(columns: &[&BinaryViewArray], rows: usize) -> BooleanBuffer {
+    let valid = columns.iter().map(|column| match column.nulls() {
+        Some(nulls) => nulls.inner().clone(),
+        None => BooleanBuffer::new_set(rows),
+    });
+    valid.reduce(|a, b| &a | &b).unwrap_or_else(|| BooleanBuffer::new_unset(rows))
 }
 
 /// Decodes columns of key parts. `parts` has the index of each part, and that of its column in the layout.

@@ -134,7 +134,9 @@ impl Output {
         let layouts = maintenance.layouts.load();
         let section = layouts.as_ref().and_then(|layouts| layouts.0.section(name, rows[0].0));
         let (end, frequencies, sections) = (section.and_then(end_of), Vec::new(), Sections::default());
-        let mut writers = Writers { maintenance, name, descriptor, stamp: *stamp, base, frequencies, sections, end };
+        let stamp = *stamp;
+        let mut writers =
+            Writers { maintenance, name, descriptor, stamp, base, frequencies, sections, end, beside: true };
         writers.begin(&rows[..rows.len().min(SAMPLE_ROWS)])
     }
 

@@ -268,7 +268,8 @@ impl Maintenance {
         };
         let boundaries = sections.boundaries().to_vec();
         let (name, stamp, end) = (&job.name, job.stamp, tablet.range.end.clone());
-        let outputs = Writers { maintenance: self, name, descriptor, stamp, base: true, frequencies, sections, end };
+        let (maintenance, base, beside) = (self, true, false);
+        let outputs = Writers { maintenance, name, descriptor, stamp, base, frequencies, sections, end, beside };
         let mut compaction = Compaction::new(inputs, &garbage, outputs, self.options.base_bytes)
             .with_boundaries(boundaries)
             .with_step_rows(self.options.granularity.step_rows_max);

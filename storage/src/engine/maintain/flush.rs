@@ -84,6 +84,7 @@ impl Maintenance {
                 frequencies: Vec::new(),
                 sections,
                 end,
+                beside: false,
             };
             written.push((table.descriptor.number, Vec::new()));
             let (_, deltas) = written.last_mut().expect("it was just pushed");

@@ -141,34 +141,31 @@ macro_rules! each {
 }
 
 impl Values {
-    pub(super) fn new(kind: ColumnKind) -> Self {
+    /// Values of a kind, with room for so many rows and bytes of values of no fixed length.
+    pub(super) fn with_room(kind: ColumnKind, rows: usize, bytes: usize) -> Self {
         match kind {
-            ColumnKind::Binary => Self::Binary(BinaryBuilder::new()),
-            ColumnKind::Utf8 => Self::Utf8(StringBuilder::new()),
-            ColumnKind::Bool => Self::Bool(BooleanBuilder::new()),
-            ColumnKind::Int16 => Self::Int16(Int16Builder::new()),
-            ColumnKind::Int32 => Self::Int32(Int32Builder::new()),
-            ColumnKind::Int64 => Self::Int64(Int64Builder::new()),
-            ColumnKind::Float32 => Self::Float32(Float32Builder::new()),
-            ColumnKind::Float64 => Self::Float64(Float64Builder::new()),
-            ColumnKind::Date32 => Self::Date32(Date32Builder::new()),
+            ColumnKind::Binary => Self::Binary(BinaryBuilder::with_capacity(rows, bytes)),
+            ColumnKind::Utf8 => Self::Utf8(StringBuilder::with_capacity(rows, bytes)),
+            ColumnKind::Bool => Self::Bool(BooleanBuilder::with_capacity(rows)),
+            ColumnKind::Int16 => Self::Int16(Int16Builder::with_capacity(rows)),
+            ColumnKind::Int32 => Self::Int32(Int32Builder::with_capacity(rows)),
+            ColumnKind::Int64 => Self::Int64(Int64Builder::with_capacity(rows)),
+            ColumnKind::Float32 => Self::Float32(Float32Builder::with_capacity(rows)),
+            ColumnKind::Float64 => Self::Float64(Float64Builder::with_capacity(rows)),
+            ColumnKind::Date32 => Self::Date32(Date32Builder::with_capacity(rows)),
             ColumnKind::Timestamp | ColumnKind::TimestampUtc => {
-                Self::Timestamp(TimestampMicrosecondBuilder::new().with_data_type(data_type(kind)))
+                Self::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type(kind)))
             }
-            ColumnKind::Uuid => Self::Uuid(FixedSizeBinaryBuilder::new(16)),
+            ColumnKind::Uuid => Self::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, 16)),
             ColumnKind::Decimal { precision, scale } => {
-                Self::Decimal(Decimal128Builder::new().with_data_type(data_type(kind)), (precision, scale))
+                let builder = Decimal128Builder::with_capacity(rows).with_data_type(data_type(kind));
+                Self::Decimal(builder, (precision, scale))
             }
         }
     }
 
-    /// Whether no row was set since the last [`finish`](Self::finish).
-    pub(super) fn is_empty(&self) -> bool {
-        each!(self, builder => builder.is_empty())
-    }
-
     /// Appends NULLs for unset rows below `row`.
-    pub(super) fn pad(&mut self, row: usize) {
+    fn pad(&mut self, row: usize) {
         each!(self, builder => {
             let missing = row - builder.len();
             if missing > 0 {
@@ -207,10 +204,10 @@ impl Values {
         Some(())
     }
 
-    /// The column of `rows` rows; the values are empty afterwards.
-    pub(super) fn finish(&mut self, rows: usize) -> ArrayRef {
+    /// The column of `rows` rows.
+    pub(super) fn finish(mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
-        each!(self, builder => ArrayBuilder::finish(builder))
+        each!(&mut self, builder => ArrayBuilder::finish(builder))
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct SegmentOptions {
     pub(crate) compression: Compression,
     /// Whether it has a bloom filter of its keys, which is useful if most lookups are for absent keys.
     pub(crate) bloom: bool,
+    /// Whether a thread of its own encodes what is written.
+    pub(crate) beside: bool,
     pub(crate) limits: Limits,
 }
 
@@ -71,7 +73,16 @@ impl Default for Limits {
 impl SegmentOptions {
     /// The settings of a delta.
     pub(crate) fn delta(id: SegmentId, table: u32, stamp: i64) -> Self {
-        Self { id, table, stamp, base: false, compression: Compression::Fast, bloom: true, limits: Limits::default() }
+        Self {
+            id,
+            table,
+            stamp,
+            base: false,
+            compression: Compression::Fast,
+            bloom: true,
+            beside: false,
+            limits: Limits::default(),
+        }
     }
 
     /// The settings of a base.

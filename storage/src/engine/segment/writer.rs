@@ -1,12 +1,14 @@
 //! Writes a segment, row by row.
 //!
-//! Rows gather in a batch (`columns`); batches go to the column writers of a row group, which encode them into pages in
-//! memory; a finished row group goes to the file. So memory is bounded by
-//! [`GROUP_BYTES_TARGET`](super::GROUP_BYTES_TARGET) plus a row, whatever the segment's size.
+//! Rows gather in a batch (`columns`); batches go to the column writers of a row group (`encoder`), which encode them
+//! into pages in memory; a finished row group goes to the file. So memory is bounded by
+//! [`GROUP_BYTES_TARGET`](super::GROUP_BYTES_TARGET) plus two batches and a row, whatever the segment's size.
 
 use super::{
     SegmentId, SegmentMeta,
+    batch::Batch,
     columns::{Columns, Counters},
+    encoder::{Beside, Encoded, Encoder, Job},
     footer::{FOOTER_KEY, FORMAT_VERSION, Footer, GroupFooter},
     open::ColumnIndexes,
     options::{SegmentOptions, properties},
@@ -19,12 +21,11 @@ use crate::{
     Error, Result, RowKey,
     engine::{blobs::Blobs, deletion_vector::Position},
 };
-use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use parquet::{
     arrow::{
         ArrowWriter,
-        arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves},
+        arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory},
     },
     bloom_filter::Sbbf,
     column::writer::ColumnCloseResult,
@@ -34,7 +35,7 @@ use parquet::{
 use std::{io, path::PathBuf, sync::Arc};
 
 /// Rows of a batch.
-const BATCH_ROWS_MAX: usize = 1_024;
+const BATCH_ROWS_MAX: usize = 4_096;
 /// Bytes of keys and encoded rows of a batch, plus at most one row.
 const BATCH_BYTES_TARGET: usize = 1 << 20;
 /// Keys that a bloom filter is sized for; with more keys its error rate rises.
@@ -47,12 +48,20 @@ pub(crate) struct SegmentWriter {
     options: SegmentOptions,
     /// See [`Shape::section`](super::shape::Shape), and whether the last key was in it.
     section: (Bytes, bool),
-    schema: SchemaRef,
     file: SerializedFileWriter<Sink>,
     groups: ArrowRowGroupWriterFactory,
-    /// Column writers of the current row group; empty between row groups.
+    /// Column writers of the current row group; empty between row groups, and while a batch is on its way.
     writers: Vec<ArrowColumnWriter>,
     columns: Columns,
+    encoder: Arc<Encoder>,
+    /// The thread that encodes, once there is one.
+    beside: Option<Beside>,
+    /// Bytes of the rows of the batch that is on its way there.
+    on_its_way: Option<usize>,
+    /// An empty batch whose memory is used again.
+    spare: Option<Batch>,
+    /// By shredded column: whether the row group has a NaN.
+    nan: Vec<bool>,
     side: SideWriter,
     footer: Footer,
     group: GroupFooter,
@@ -89,7 +98,11 @@ impl SegmentWriter {
         };
         let section = (shape.section.clone(), true);
         Ok(Self {
-            schema,
+            encoder: Arc::new(Encoder::new(shape.clone(), schema)),
+            beside: None,
+            on_its_way: None,
+            spare: None,
+            nan: vec![false; footer.columns.len()],
             section,
             file,
             groups,
@@ -144,10 +157,8 @@ impl SegmentWriter {
         self.group_keys.push(key);
         self.group_bytes += key.len() + row.len();
         let limits = self.options.limits;
-        // Parquet's writer checks whether a page is full after each batch.
-        let batch_bytes = BATCH_BYTES_TARGET.min(limits.page_bytes_target);
-        if self.columns.rows() == BATCH_ROWS_MAX || self.columns.bytes() >= batch_bytes {
-            self.end_batch()?;
+        if self.columns.rows() == BATCH_ROWS_MAX || self.columns.bytes() >= BATCH_BYTES_TARGET {
+            self.end_batch(self.options.beside)?;
         }
         if self.group.rows >= limits.group_rows_max || self.group_bytes >= limits.group_bytes_target {
             self.end_group()?;
@@ -157,7 +168,8 @@ impl SegmentWriter {
 
     /// Approximate bytes of the files so far, including buffered rows.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.file.bytes_written() + self.encoded_bytes) as u64 + self.side.bytes()
+        let buffered = self.columns.bytes() + self.on_its_way.unwrap_or_default();
+        (self.file.bytes_written() + self.encoded_bytes + buffered) as u64 + self.side.bytes()
     }
 
     /// Makes the segment durable. `None` for one without rows: there is no file.
@@ -200,29 +212,59 @@ impl SegmentWriter {
         }))
     }
 
-    /// Encodes the current batch.
-    fn end_batch(&mut self) -> Result<()> {
+    /// Encodes the current batch: beside the rows that follow, if many do.
+    fn end_batch(&mut self, beside: bool) -> Result<()> {
         if self.columns.rows() == 0 {
             return Ok(());
         }
+        self.settle()?;
         if self.writers.is_empty() {
             let writers = self.groups.create_column_writers(self.footer.groups.len());
             self.writers = writers.map_err(|error| self.failed(error))?;
         }
-        let arrays = self.columns.finish(&mut self.group);
-        let mut written = Ok(());
-        for ((writer, field), array) in self.writers.iter_mut().zip(self.schema.fields()).zip(&arrays) {
-            written =
-                written.and_then(|()| compute_leaves(field, array)?.iter().try_for_each(|leaf| writer.write(leaf)));
+        let (bytes, empty) = (self.columns.bytes(), self.spare.take().unwrap_or_else(|| self.columns.empty()));
+        let job = Job {
+            batch: self.columns.exchange(empty),
+            writers: std::mem::take(&mut self.writers),
+            decodes_keys: self.group.key,
+        };
+        if beside && self.beside.is_none() {
+            self.beside = Beside::start(Arc::clone(&self.encoder));
         }
-        written.map_err(|error| self.failed(error))?;
-        self.encoded_bytes = self.writers.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum();
+        match &self.beside {
+            Some(thread) => {
+                thread.put(job).map_err(|error| failed(self.options.id, error))?;
+                self.on_its_way = Some(bytes);
+            }
+            None => {
+                let encoded = self.encoder.encode(job).map_err(|error| self.failed(error))?;
+                self.absorb(encoded);
+            }
+        }
         Ok(())
+    }
+
+    /// Waits for the batch that is on its way.
+    fn settle(&mut self) -> Result<()> {
+        if let (Some(thread), Some(_)) = (&self.beside, self.on_its_way.take()) {
+            let encoded = thread.take().map_err(|error| failed(self.options.id, error))?;
+            self.absorb(encoded);
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, encoded: Encoded) {
+        self.writers = encoded.writers;
+        self.spare = Some(encoded.batch);
+        self.encoded_bytes = encoded.bytes;
+        self.group.key &= encoded.keys_decoded;
+        encoded.nan.into_iter().for_each(|column| self.nan[column] = true);
     }
 
     /// Writes the current row group to the file.
     fn end_group(&mut self) -> Result<()> {
-        self.end_batch()?;
+        self.end_batch(false)?;
+        self.settle()?;
         if self.group.rows == 0 {
             return Ok(());
         }
@@ -244,7 +286,8 @@ impl SegmentWriter {
         keys: &GroupKeys,
     ) -> Result<(), ParquetError> {
         let indexes = ColumnIndexes::of(&self.footer);
-        let nan: Vec<usize> = self.columns.take_nan().into_iter().map(|column| indexes.values(column)).collect();
+        let nan = self.nan.iter_mut().enumerate().filter_map(|(column, nan)| std::mem::take(nan).then_some(column));
+        let nan: Vec<usize> = nan.map(|column| indexes.values(column)).collect();
         let mut file = self.file.next_row_group()?;
         for (at, writer) in writers.into_iter().enumerate() {
             let mut chunk = writer.close()?;

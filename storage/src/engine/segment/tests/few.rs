@@ -241,3 +241,26 @@ fn what_needs_no_dictionary_is_known_beforehand() {
     assert!(0 < with_dictionary && with_dictionary < pages, "{with_dictionary} of {pages}");
     assert_eq!(known(open::ColumnIndexes::KEY).0, 0);
 }
+
+#[test]
+fn a_thread_beside_writes_the_same_file() {
+    let columns = [(0, Values::Rare), (1, Values::Repeated), (5, Values::Different), (7, Values::Some)];
+    let rows = table(11_000, &columns);
+    let limits = Limits { group_rows_max: 9_500, ..Limits::default() };
+    let files = |beside| {
+        let blobs = Memory::new();
+        write(&blobs, &shape(&rows, true), SegmentOptions { limits, beside, ..small(false) }, &rows);
+        blobs.0.lock().unwrap().clone()
+    };
+    assert_eq!(files(true), files(false));
+
+    // One that is given up with a batch on its way leaves no thread behind, and no segment.
+    let blobs: Arc<dyn Blobs> = Memory::new();
+    let options = SegmentOptions { limits, beside: true, ..small(false) };
+    let mut writer = SegmentWriter::new(Arc::clone(&blobs), shape(&rows, true), options).unwrap();
+    for (key, row) in encode(&rows).into_iter().take(5_000) {
+        writer.push(&key, &row).unwrap();
+    }
+    drop(writer);
+    assert_eq!(blobs.list().unwrap(), []);
+}
