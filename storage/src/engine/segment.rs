@@ -34,10 +34,10 @@
 //! the file.
 //!
 //! Reading: `open` loads the tail through a bounded cache, `keys` finds positions, `checked` reads bytes and verifies
-//! their checksums. `page` decodes a page for reads of few rows, `cached` takes rows out of such pages. `projection`
-//! chooses the columns to read, `decode` makes rows of them, `walk` steps through positions, `rows` and `row` are the
-//! interface to callers, `span` tells which part of the files some rows take, `clean` finds the row groups that a query
-//! engine may read by itself. `verify` reads everything.
+//! their checksums. `page` decodes a page for reads of few rows, `cached` takes rows out of such pages, `levels` tells
+//! which rows of one have a value. `projection` chooses the columns to read, `decode` makes rows of them, `walk` steps
+//! through positions, `rows` and `row` are the interface to callers, `span` tells which part of the files some rows
+//! take, `clean` finds the row groups that a query engine may read by itself. `verify` reads everything.
 
 mod batch;
 mod cached;
@@ -51,6 +51,7 @@ mod footer;
 mod fuzz;
 mod keys;
 mod kind;
+mod levels;
 mod open;
 mod options;
 mod page;

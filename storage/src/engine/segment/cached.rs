@@ -1,18 +1,20 @@
 //! Reads few rows of a row group from cached pages, or from pages that are read into the cache.
 //!
 //! A page is not decoded for a few rows at its first use: rows that are far apart are mostly the only ones of their
-//! pages. It is decoded at its second use. Each column keeps its current page, so that consecutive rows decode it once
-//! even if the cache has no room for it.
+//! pages. It is decoded at its second use, unless none of the rows has a value in it: a page of a column that few rows
+//! have stays encoded until one of them is read. Each column keeps its current page, so that consecutive rows decode it
+//! once even if the cache has no room for it.
 
 use super::{
     checked::{Ahead, Pages},
     decode::{Batch, ahead_bounded},
+    levels,
     open::{Caches, Loaded},
     page::{CachedPage, Page, PageId, decode_few, pages_with_dictionary, values, with_dictionary},
 };
 use crate::{Error, Result};
 use arrow::{
-    array::{Array, ArrayRef},
+    array::{Array, ArrayRef, new_null_array},
     compute::concat,
 };
 use parquet::{column::page::Page as Encoded, errors::ParquetError};
@@ -106,15 +108,31 @@ impl Column {
         // The old page is dropped before another is decoded.
         let held = self.at_hand.take().filter(|(at, _)| *at == page_id).map(|(_, held)| held);
         let held = held.map_or_else(|| loaded.cached(caches, page_id), |held| Ok(Some(held)))?;
-        if held.is_none() && rows.len() <= FEW_ROWS_MAX {
-            let page = loaded.encoded(page_id, file)?;
-            let behind = with_dictionary(loaded, caches, page_id, page.clone(), file);
+        let (is_new, held) = match held {
+            None if rows.len() <= FEW_ROWS_MAX => (true, Some(CachedPage::Encoded(loaded.encoded(page_id, file)?))),
+            held => (false, held),
+        };
+        if let Some(CachedPage::Encoded(page)) = &held
+            && rows.len() <= FEW_ROWS_MAX
+        {
             let rows: Vec<u32> = rows.iter().map(|row| row - first).collect();
-            let taken = behind.and_then(|pages| decode_few(loaded, page_id, pages, &rows));
-            let taken = taken.map_err(|error| loaded.failed(page_id, file, &error))?;
-            loaded.keep(caches, page_id, CachedPage::Encoded(page.clone()))?;
-            self.at_hand = Some((page_id, CachedPage::Encoded(page)));
-            return Ok(taken);
+            let field = loaded.metadata.schema().field(page_id.column);
+            let taken = match field.is_nullable() && levels::are_null(page, &rows) {
+                true => Some(new_null_array(field.data_type(), rows.len())),
+                false if is_new => {
+                    let behind = with_dictionary(loaded, caches, page_id, page.clone(), file);
+                    let taken = behind.and_then(|pages| decode_few(loaded, page_id, pages, &rows));
+                    Some(taken.map_err(|error| loaded.failed(page_id, file, &error))?)
+                }
+                false => None,
+            };
+            if let Some(taken) = taken {
+                if is_new {
+                    loaded.keep(caches, page_id, CachedPage::Encoded(page.clone()))?;
+                }
+                self.at_hand = Some((page_id, CachedPage::Encoded(page.clone())));
+                return Ok(taken);
+            }
         }
         let page = loaded.decoded(caches, page_id, held, file)?;
         let taken = page.take(rows.iter().map(|row| row - first));
