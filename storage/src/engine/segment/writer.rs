@@ -166,10 +166,10 @@ impl SegmentWriter {
         Ok(Some(position))
     }
 
-    /// Approximate bytes of the files so far, including buffered rows.
+    /// Approximate bytes of the files so far, but for the rows of the current batch.
     pub(crate) fn bytes(&self) -> u64 {
-        let buffered = self.columns.bytes() + self.on_its_way.unwrap_or_default();
-        (self.file.bytes_written() + self.encoded_bytes + buffered) as u64 + self.side.bytes()
+        let on_its_way = self.on_its_way.unwrap_or_default();
+        (self.file.bytes_written() + self.encoded_bytes + on_its_way) as u64 + self.side.bytes()
     }
 
     /// Makes the segment durable. `None` for one without rows: there is no file.
