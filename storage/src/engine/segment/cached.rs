@@ -1,9 +1,9 @@
 //! Reads few rows of a row group from cached pages, or from pages that are read into the cache.
 //!
 //! A page is not decoded for a few rows at its first use: rows that are far apart are mostly the only ones of their
-//! pages. It is decoded at its second use, unless none of the rows has a value in it: a page of a column that few rows
-//! have stays encoded until one of them is read. Each column keeps its current page, so that consecutive rows decode it
-//! once even if the cache has no room for it.
+//! pages, and of a wide row most columns have no value, which the page tells before it is decoded. It is decoded at its
+//! second use. Each column keeps its current page, so that consecutive rows decode it once even if the cache has no room
+//! for it.
 
 use super::{
     checked::{Ahead, Pages},
@@ -108,31 +108,20 @@ impl Column {
         // The old page is dropped before another is decoded.
         let held = self.at_hand.take().filter(|(at, _)| *at == page_id).map(|(_, held)| held);
         let held = held.map_or_else(|| loaded.cached(caches, page_id), |held| Ok(Some(held)))?;
-        let (is_new, held) = match held {
-            None if rows.len() <= FEW_ROWS_MAX => (true, Some(CachedPage::Encoded(loaded.encoded(page_id, file)?))),
-            held => (false, held),
-        };
-        if let Some(CachedPage::Encoded(page)) = &held
-            && rows.len() <= FEW_ROWS_MAX
-        {
+        if held.is_none() && rows.len() <= FEW_ROWS_MAX {
+            let page = loaded.encoded(page_id, file)?;
             let rows: Vec<u32> = rows.iter().map(|row| row - first).collect();
             let field = loaded.metadata.schema().field(page_id.column);
-            let taken = match field.is_nullable() && levels::are_null(page, &rows) {
-                true => Some(new_null_array(field.data_type(), rows.len())),
-                false if is_new => {
-                    let behind = with_dictionary(loaded, caches, page_id, page.clone(), file);
-                    let taken = behind.and_then(|pages| decode_few(loaded, page_id, pages, &rows));
-                    Some(taken.map_err(|error| loaded.failed(page_id, file, &error))?)
-                }
-                false => None,
+            let taken = if field.is_nullable() && levels::are_null(&page, &rows) {
+                new_null_array(field.data_type(), rows.len())
+            } else {
+                let behind = with_dictionary(loaded, caches, page_id, page.clone(), file);
+                let taken = behind.and_then(|pages| decode_few(loaded, page_id, pages, &rows));
+                taken.map_err(|error| loaded.failed(page_id, file, &error))?
             };
-            if let Some(taken) = taken {
-                if is_new {
-                    loaded.keep(caches, page_id, CachedPage::Encoded(page.clone()))?;
-                }
-                self.at_hand = Some((page_id, CachedPage::Encoded(page.clone())));
-                return Ok(taken);
-            }
+            loaded.keep(caches, page_id, CachedPage::Encoded(page.clone()))?;
+            self.at_hand = Some((page_id, CachedPage::Encoded(page)));
+            return Ok(taken);
         }
         let page = loaded.decoded(caches, page_id, held, file)?;
         let taken = page.take(rows.iter().map(|row| row - first));
