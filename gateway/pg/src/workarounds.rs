@@ -29,7 +29,7 @@
 //! | `plan/cast_names.rs` | casts of one value to two types have one name, which is refused | | `postgres/casts_beside.slt` |
 //! | `plan/casts.rs` | a cast that loses digits is taken away from before a comparison | | `postgres/computed_lists.slt` |
 //! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |
-//! | `query/state.rs`, filters of aggregates | `min(a), max(b)` forgets values of `b` behind the extremes of `a` | | `columnar/metadata_aggregates.rs` |
+//! | `query/state.rs`, aggregates' filters | `min(a), max(b)` forgets values of `b` | | `metadata_aggregates.rs` |
 //! | `query/state.rs`, schema check | a cast or a test that is never NULL ends an aggregation above it | | `postgres/casts_beside.slt` |
 //! | `query/state.rs`, spill files | a repartitioning by way of files waits for ever | [24883] | `state/tests.rs` |
 //! | `query/state.rs`, file scans | file groups are cut by bytes once more, into empty streams | | |

@@ -92,15 +92,23 @@ impl TargetColumn {
     /// # Errors
     /// Those of [`cells`](Self::cells) and of `put`.
     pub(crate) fn put_cells(&self, map: &Value, mut put: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
-        if let Some(mut cells) = self.plain_cells(map) {
-            cells.sort();
-            cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
-            return Ok(cells.iter().next().is_some());
+        let mut any = false;
+        let mut put = |qualifier: &[u8], value: &[u8]| {
+            any = true;
+            put(qualifier, value)
+        };
+        match self.plain_cells(map) {
+            Some(mut cells) => {
+                cells.sort();
+                cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
+            }
+            None => {
+                let Cells(mut cells) = self.cells(map)?;
+                cells.sort();
+                cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
+            }
         }
-        let Cells(mut cells) = self.cells(map)?;
-        cells.sort();
-        cells.iter().try_for_each(|(qualifier, value)| put(qualifier, value))?;
-        Ok(!cells.is_empty())
+        Ok(any)
     }
 
     /// The qualifier and the value of a member's cell.

@@ -73,8 +73,8 @@ fn make() -> SessionState {
     // What a scan says of its rows is an estimate, and enough to see that a few of them need not be dealt out to all
     // cores.
     options.execution.use_row_number_estimates_to_optimize_partitioning = true;
-    // As bounds of `min(a), max(b)` 55.2 takes those that there are: where `a` has one and `b`, NULL so far, has none, no
-    // row with a value of `b` is read any more.
+    // As bounds of `min(a), max(b)` 55.2 takes those that there are: where `a` has one, and `b`, NULL so far, has none,
+    // no row with a value of `b` is read any more.
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     // Scans of files are dealt out by their row groups and rows (`provider/columnar/file_groups.rs`). By bytes, as
     // DataFusion would cut them once more, a scan of one row group of a file of ten megabytes has two partitions, one

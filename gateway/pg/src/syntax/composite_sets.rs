@@ -17,10 +17,7 @@ pub(super) fn rewrite(select: &mut Select) -> Result<()> {
 }
 
 fn written_out(by: &mut Expr) -> Result<()> {
-    let is_plain = |elements: &[Vec<Expr>]| {
-        elements.iter().all(|element| element.len() == 1) && !has_twice(elements.iter().flatten())
-    };
-    let mut sets: Vec<Vec<Expr>> = match by {
+    let sets = match by {
         Expr::Rollup(elements) if !is_plain(elements) => {
             (0..=elements.len()).rev().map(|count| elements[..count].concat()).collect()
         }
@@ -33,26 +30,25 @@ fn written_out(by: &mut Expr) -> Result<()> {
             let set = |set: usize| chosen(set).flat_map(|(_, element)| element.clone()).collect();
             (0..1_usize << elements.len()).rev().map(set).collect()
         }
-        Expr::GroupingSets(sets) if sets.iter().any(has_twice) => std::mem::take(sets),
+        Expr::GroupingSets(sets) => std::mem::take(sets),
         _ => return Ok(()),
     };
-    for set in &mut sets {
-        let mut seen: Vec<Expr> = Vec::with_capacity(set.len());
-        set.retain(|by| {
-            let is_new = !seen.contains(by);
-            seen.extend(is_new.then(|| by.clone()));
-            is_new
-        });
-    }
-    *by = Expr::GroupingSets(sets);
+    *by = Expr::GroupingSets(sets.into_iter().map(each_once).collect());
     Ok(())
 }
 
-fn has_twice<'a>(all: impl IntoIterator<Item = &'a Expr>) -> bool {
-    let mut seen: Vec<&Expr> = Vec::new();
-    !all.into_iter().all(|by| {
-        let is_new = !seen.contains(&by);
-        seen.push(by);
-        is_new
-    })
+/// Whether each element is of one column, and none is there twice.
+fn is_plain(elements: &[Vec<Expr>]) -> bool {
+    let is_new = |at: usize| !elements[..at].contains(&elements[at]);
+    (0..elements.len()).all(|at| elements[at].len() == 1 && is_new(at))
+}
+
+fn each_once(set: Vec<Expr>) -> Vec<Expr> {
+    let mut kept = Vec::with_capacity(set.len());
+    set.into_iter().for_each(|by| {
+        if !kept.contains(&by) {
+            kept.push(by);
+        }
+    });
+    kept
 }

@@ -2,8 +2,8 @@
 //!
 //! A page is not decoded for a few rows at its first use: rows that are far apart are mostly the only ones of their
 //! pages, and of a wide row most columns have no value, which the page tells before it is decoded. It is decoded at its
-//! second use. Each column keeps its current page, so that consecutive rows decode it once even if the cache has no room
-//! for it.
+//! second use. Each column keeps its current page, so that consecutive rows decode it once even if the cache has no
+//! room for it.
 
 use super::{
     checked::{Ahead, Pages},
