@@ -108,8 +108,8 @@ pub fn members(map: &str) -> Result<serde_json::Map<String, serde_json::Value>> 
 
 /// The cells of an object that is written to an open family, within the object's text.
 #[derive(Debug)]
-pub struct PlainCells {
-    text: String,
+pub struct PlainCells<'a> {
+    text: Cow<'a, str>,
     /// Their qualifiers and values.
     cells: Vec<Member>,
 }
@@ -117,7 +117,7 @@ pub struct PlainCells {
 /// The cells of an object that is written to an open family, read in one pass: qualifiers, and values in the encoding.
 /// `None` for an object with escapes, and for what is too long or has no form: [`members`], [`written_qualifier`] and
 /// [`encode`] tell.
-pub fn plain_cells(map: &str, encoding: &Encoding) -> Option<PlainCells> {
+pub fn plain_cells<'a>(map: &'a str, encoding: &Encoding) -> Option<PlainCells<'a>> {
     if !matches!(encoding, Encoding::Json | Encoding::Text) {
         return None;
     }
@@ -138,7 +138,7 @@ pub fn plain_cells(map: &str, encoding: &Encoding) -> Option<PlainCells> {
     Some(PlainCells { text, cells })
 }
 
-impl PlainCells {
+impl PlainCells<'_> {
     /// Qualifiers and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let text = self.text.as_bytes();
@@ -153,7 +153,7 @@ impl PlainCells {
 
     /// Each by itself; all share the text.
     pub fn shared(self) -> Vec<(Bytes, Bytes)> {
-        let text = Bytes::from(self.text);
+        let text = Bytes::from(self.text.into_owned());
         self.cells.into_iter().map(|Member { key, value }| (text.slice(key), text.slice(value))).collect()
     }
 }

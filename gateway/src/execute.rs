@@ -32,7 +32,7 @@ use crate::{
         types::ParameterType,
     },
     point::{self, CompiledPlan},
-    query::{Query, explain, plan_cache::PreparedPlan, with_parameters},
+    query::{Query, explain, parameter_values::ParameterValues, plan_cache::PreparedPlan},
     session::{Prepared, Session},
     sql::{
         ast::{
@@ -189,18 +189,19 @@ fn apart<F: Future>(make: impl FnOnce() -> F) -> std::pin::Pin<Box<F>> {
     Box::pin(make())
 }
 
-async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> Result<Outcome> {
+async fn execute(session: &mut Session, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<Outcome> {
     let statement = prepared.statement.as_ref();
     session.check_rights()?;
     check_state(session, statement)?;
-    if parameters.len() < prepared.parameters.len() {
+    if values.len() < prepared.parameters.len() {
         let message = format!(
             "bind message supplies {} parameters, but prepared statement requires {}",
-            parameters.len(),
+            values.len(),
             prepared.parameters.len()
         );
         return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
     }
+    let parameters = ParameterValues::new(values, &prepared.parameters);
     match statement {
         Statement::Empty => Ok(Outcome::Empty),
         Statement::LockingQuery(query) => {
@@ -213,17 +214,18 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
                 Statement::Execute(run) => {
                     let named = prepared::executed(session, run)?;
                     let values = prepared::arguments(session, run, &named.parameters).await?;
+                    let values = ParameterValues::new(values, &named.parameters);
                     if explained.analyze
                         && !matches!(*named.statement, Statement::Query(_) | Statement::LockingQuery(_))
                     {
                         return Err(analyzed_write());
                     }
                     let (query, plan) = plan_explained(session, &named.statement, &values).await?;
-                    (query, with_parameters(plan, values)?)
+                    (query, values.put(plan)?)
                 }
                 statement => {
                     let (query, plan) = plan_explained(session, statement, &parameters).await?;
-                    (query, with_parameters(plan, parameters)?)
+                    (query, parameters.put(plan)?)
                 }
             };
             let options = explain::ExplainOptions {
@@ -262,7 +264,7 @@ async fn execute(session: &mut Session, prepared: &Prepared, parameters: Vec<Sca
         Statement::CopyTo(copy) => apart(move || copy::copy_to(session, copy, parameters)).await.map(Outcome::Done),
         Statement::CopyOut(copy) => {
             let (query, plan) = plan_query(session, &copy.query, &parameters).await?;
-            let rows = query.run(with_parameters(plan, parameters)?).await?;
+            let rows = query.run(parameters.put(plan)?).await?;
             Ok(Outcome::CopyOut { rows, options: copy.options.clone() })
         }
         Statement::CopyFrom(from) => {
@@ -320,7 +322,7 @@ async fn answer(
     session: &mut Session,
     prepared: &Prepared,
     query: &ast::Statement,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<Outcome> {
     if let Some((prepared, values)) = prepared.parameterized.as_ref().and_then(|one| one.valid(session)) {
         return Box::pin(execute(session, prepared, values)).await;
@@ -341,8 +343,7 @@ async fn answer(
     if let Some(physical) = Box::pin(prepared.plans.physical(&of_values, &parameters)).await? {
         return Ok(Outcome::Rows { tag: "SELECT", rows: of_values.run_short(physical)?, needs });
     }
-    let values = (prepared.parameters.as_slice(), parameters.clone());
-    let (of_values, plan) = Box::pin(prepared.plans.optimized(of_values, query, values)).await?;
+    let (of_values, plan) = Box::pin(prepared.plans.optimized(of_values, query, &parameters)).await?;
     let physical = Box::pin(of_values.physical(&plan)).await?;
     prepared.plans.keep_physical(&of_values, &parameters, &physical)?;
     let rows = of_values.run_physical(&plan, physical)?;
@@ -413,7 +414,7 @@ async fn analyse(
 async fn plan_query(
     session: &mut Session,
     statement: &ast::Statement,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     let query = session.query(view)?.with_parameters(parameters);
@@ -424,7 +425,7 @@ async fn plan_query(
 async fn plan_explained(
     session: &mut Session,
     explained: &Statement,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<(Query, LogicalPlan)> {
     match explained {
         Statement::Query(query) => plan_query(session, query, parameters).await,

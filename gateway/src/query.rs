@@ -52,6 +52,7 @@ pub(crate) mod domains;
 pub mod explain;
 pub(crate) mod inline;
 pub(crate) mod joins;
+pub mod parameter_values;
 mod passes;
 pub(crate) mod plan_cache;
 pub(crate) mod planning;
@@ -121,11 +122,9 @@ impl Query {
 
     /// The same with the values of parameters: what `FOR SYSTEM_TIME AS OF` needs before anything is planned.
     #[must_use]
-    pub fn with_parameters(self, parameters: &[ScalarValue]) -> Self {
-        let types = parameters
-            .iter()
-            .map(|value| Some(value.data_type()).filter(|known| *known != DataType::Null).map(Into::into));
-        Self { parameters: parameters.to_vec(), types: types.collect(), ..self }
+    pub fn with_parameters(self, parameters: &parameter_values::ParameterValues) -> Self {
+        let types = parameters.types().iter().cloned().map(Some).collect();
+        Self { parameters: parameters.to_vec(), types, ..self }
     }
 
     /// The same where keys that are taken are looked for elsewhere than in the view.
@@ -424,14 +423,6 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
         crate::pg::workarounds::grouping_set_values::as_columns(crate::pg::plan::parameters::infer(plan)?)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
-}
-
-/// The plan with values in the place of its parameters.
-///
-/// # Errors
-/// What DataFusion finds.
-pub(crate) fn with_parameters(plan: LogicalPlan, parameters: Vec<ScalarValue>) -> Result<LogicalPlan> {
-    if parameters.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(parameters)?) }
 }
 
 /// Runs a plan in a session.

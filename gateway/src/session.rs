@@ -119,11 +119,6 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The types of the parameters, for a query that is planned with their values.
-    pub(crate) fn known_types(&self) -> Vec<Option<ParameterType>> {
-        self.parameters.iter().cloned().map(Some).collect()
-    }
-
     /// A statement that leaves nothing in the session.
     pub(crate) fn new(statement: Statement, parameters: Vec<ParameterType>, columns: Option<SchemaRef>) -> Self {
         let (statement, kept, plans) = (Arc::new(statement), Arc::default(), Arc::default());

@@ -493,13 +493,14 @@ fn uuid_text(uuid: &[u8; 16]) -> String {
     text
 }
 
-pub(super) fn bad_json(error: &serde_json::Error, kind: SqlType) -> Error {
-    Error::new(ErrorKind::BadValue, format!("invalid input syntax for type {kind}")).with_detail(error.to_string())
+/// The error for a text that is no JSON: PostgreSQL names the type json for jsonb, too.
+pub(super) fn bad_json(error: &serde_json::Error) -> Error {
+    Error::new(ErrorKind::BadValue, "invalid input syntax for type json").with_detail(format!("{error}."))
 }
 
 /// Checks that the text is valid JSON.
 pub(super) fn check_json(text: &str) -> Result<()> {
-    serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| bad_json(&error, SqlType::Json))
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| bad_json(&error))
 }
 
 #[cfg(test)]

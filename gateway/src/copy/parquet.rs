@@ -15,6 +15,7 @@ use crate::{
         plan::casts::convert,
         types,
     },
+    query::parameter_values::ParameterValues,
     session::Session,
     sql::ast::copy::{self, CopyTo},
 };
@@ -22,7 +23,7 @@ use arrow::{
     datatypes::{DataType, FieldRef, Schema, SchemaRef},
     record_batch::RecordBatch,
 };
-use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
+use datafusion::execution::SendableRecordBatchStream;
 use futures::TryStreamExt;
 use parquet::{
     arrow::ArrowWriter,
@@ -46,14 +47,12 @@ const ROW_GROUP_ROWS_MAX: usize = 1 << 17;
 ///
 /// # Errors
 /// Those of [`target`] and [`to_parquet`].
-pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: Vec<ScalarValue>) -> Result<String> {
+pub async fn copy_to(session: &mut Session, copy: &CopyTo, parameters: ParameterValues) -> Result<String> {
     let file = target(&session.instance, &session.identity, &copy.path)?;
     let view = session.view().await?;
     let query = session.query(view)?.with_parameters(&parameters);
     let mut plan = query.plan(&copy.query).await?;
-    if !parameters.is_empty() {
-        plan = plan.with_param_values(parameters)?;
-    }
+    plan = parameters.put(plan)?;
     let compression = match copy.compression {
         copy::Compression::None => Compression::UNCOMPRESSED,
         copy::Compression::Snappy => Compression::SNAPPY,

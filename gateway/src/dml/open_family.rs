@@ -80,7 +80,7 @@ impl TargetColumn {
 
     /// The cells of a map of plain members, none of which the column refuses; `None` where [`cells`](Self::cells) has
     /// to look.
-    fn plain_cells(&self, map: &Value) -> Option<PlainCells> {
+    fn plain_cells<'a>(&self, map: &'a Value) -> Option<PlainCells<'a>> {
         let (Value::Text(map), Place::Open { encoding, .. }) = (map, &self.place) else { return None };
         let cells = open_map::plain_cells(map, encoding)?;
         let is_taken = cells.iter().all(|(qualifier, _)| self.hides(qualifier).is_none());

@@ -21,7 +21,7 @@ use crate::{
         names::{RelationName, Schema},
         types,
     },
-    query::{Query, with_parameters},
+    query::{Query, parameter_values::ParameterValues},
     session::{Reserved, Session},
     shield::shielded,
     sql::ast::{
@@ -32,7 +32,7 @@ use crate::{
     view::View,
 };
 use arrow::datatypes::{self, Field};
-use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
 use futures::TryStreamExt;
 use keyspan_catalog::{ColumnDefinition, PrivateEdit, SqlType, Table, TableDefinition, TableId};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub(super) async fn create_table_as(
     session: &mut Session,
     create: &CreateTableAs,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<String> {
     if session.identity.operator {
         return Err(SqlError::unsupported("CREATE TABLE AS in the operator's database")
@@ -62,7 +62,7 @@ pub(super) async fn create_table_as(
 }
 
 /// Makes a table whose rows last as long as the transaction: an empty one, and an INSERT, which are one transaction.
-async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<ScalarValue>) -> Result<Option<u64>> {
+async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: ParameterValues) -> Result<Option<u64>> {
     let alone = !session.in_transaction();
     if alone {
         session.begin(Modes::default());
@@ -92,7 +92,7 @@ async fn emptied(session: &mut Session, create: &CreateTableAs, parameters: Vec<
 async fn create_and_fill(
     session: &mut Session,
     create: &CreateTableAs,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<Option<u64>> {
     let owner = tenant(session)?.0;
     let view = session.view().await?;
@@ -108,7 +108,7 @@ async fn create_and_fill(
     }
     check_create(session, &place)?;
     let query = session.query(view.clone())?.with_parameters(&parameters);
-    let plan = with_parameters(query.plan(&create.query).await?, parameters)?;
+    let plan = parameters.put(query.plan(&create.query).await?)?;
     let options = without_storage_parameters(session, &create.options);
     let columns = Query::columns(&plan).await;
     let definition = definition(&create.name, &create.columns, &columns)?;

@@ -4,11 +4,10 @@ use super::{Outcome, locking, plan_query};
 use crate::{
     context::introspection::CursorInfo,
     pg::error::{Result, SqlError, SqlState},
-    query::with_parameters,
+    query::parameter_values::ParameterValues,
     session::Session,
     sql::ast::{SelectQuery, session::CursorStatement},
 };
-use datafusion::scalar::ScalarValue;
 use futures::TryStreamExt;
 
 /// Runs a statement about a cursor.
@@ -18,7 +17,7 @@ use futures::TryStreamExt;
 pub(super) async fn run(
     session: &mut Session,
     cursor: &CursorStatement,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<Outcome> {
     let tag = match cursor {
         CursorStatement::Declare(declare) => {
@@ -31,7 +30,7 @@ pub(super) async fn run(
                 SelectQuery::Locking(query) => locking::rows(session, query, parameters).await?,
                 SelectQuery::Plain(query) => {
                     let (query, plan) = plan_query(session, query, &parameters).await?;
-                    let rows = query.run(with_parameters(plan, parameters)?).await?;
+                    let rows = query.run(parameters.put(plan)?).await?;
                     (rows, query.statement_context().needs.clone())
                 }
             };

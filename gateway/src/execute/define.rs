@@ -9,13 +9,13 @@ use crate::{
         error::{Result, SqlError, SqlState},
         names::RelationName,
     },
+    query::parameter_values::ParameterValues,
     session::Session,
     sql::ast::{
         definition::{CreateTableAs, Definition},
         view::{CreateMaterialized, RefreshMaterialized},
     },
 };
-use datafusion::scalar::ScalarValue;
 
 /// Makes a change of the catalog.
 ///
@@ -48,7 +48,7 @@ fn check_definable(session: &Session, tag: &str) -> Result<()> {
 pub(super) async fn table_as(
     session: &mut Session,
     create: &CreateTableAs,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<Outcome> {
     const STATEMENT: &str = "CREATE TABLE AS";
     check_definable(session, STATEMENT)?;

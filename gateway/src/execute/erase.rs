@@ -7,11 +7,11 @@
 use crate::{
     dml::{ATTEMPTS_MAX, bound_write::BoundWrite},
     pg::error::{Result, SqlError, SqlState},
+    query::parameter_values::ParameterValues,
     session::Session,
     sql::ast::Statement,
     write_set::WriteSet,
 };
-use datafusion::scalar::ScalarValue;
 use keyspan_catalog::{ErasureKind, SpanSize, Table, TenantId, erasure::Target};
 use keyspan_storage::KeyRange;
 use std::sync::Arc;
@@ -20,7 +20,11 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// 25001 in a transaction; 0A000 for a condition that is not of whole key prefixes; those of a DELETE.
-pub(super) async fn erase(session: &mut Session, statement: &Statement, parameters: &[ScalarValue]) -> Result<String> {
+pub(super) async fn erase(
+    session: &mut Session,
+    statement: &Statement,
+    parameters: &ParameterValues,
+) -> Result<String> {
     if session.in_transaction() {
         let message = "DELETE ... ERASE cannot run inside a transaction block";
         return Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
@@ -35,7 +39,7 @@ pub(super) async fn erase(session: &mut Session, statement: &Statement, paramete
     }
 }
 
-async fn once(session: &mut Session, statement: &Statement, parameters: &[ScalarValue]) -> Result<u64> {
+async fn once(session: &mut Session, statement: &Statement, parameters: &ParameterValues) -> Result<u64> {
     let requested_micros = session.instance.clock.now_micros();
     let view = session.view().await?;
     let query = session.query(view)?.with_parameters(parameters);

@@ -20,7 +20,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         ident::quoted,
     },
-    query::{Query, with_parameters},
+    query::{Query, parameter_values::ParameterValues},
     rights::Needs,
     session::{Lock, Session},
     sql::{ast::LockingQuery, locking::locked, names::table_name},
@@ -31,7 +31,6 @@ use datafusion::{
     error::DataFusionError,
     execution::SendableRecordBatchStream,
     physical_plan::stream::RecordBatchStreamAdapter,
-    scalar::ScalarValue,
     sql::sqlparser::ast::{
         self, Ident, JoinConstraint, JoinOperator, NonBlock, Select, SelectItem, SelectItemQualifiedWildcardKind,
         SetExpr, TableFactor, TableWithJoins,
@@ -65,7 +64,7 @@ impl Locking {
 pub(super) async fn rows(
     session: &mut Session,
     query: &LockingQuery,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<(SendableRecordBatchStream, Arc<Needs>)> {
     let view = session.view().await?;
     rows_at(session, view, query, parameters).await
@@ -76,7 +75,7 @@ async fn rows_at(
     session: &mut Session,
     view: View,
     query: &LockingQuery,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<(SendableRecordBatchStream, Arc<Needs>)> {
     let locking_query = query;
     let LockingQuery { query, unlocked } = query;
@@ -135,7 +134,7 @@ async fn rows_at(
     note_locks(&planned, locking_query)?;
     let plan = planned.plan(&planned_query).await?;
     let (skip, wanted) = window(&planned, bounds, &parameters).await?;
-    let rows = planned.run(with_parameters(plan, parameters)?).await?;
+    let rows = planned.run(parameters.put(plan)?).await?;
     let rows = match () {
         () if locking.is_empty() => rows,
         () if locking.iter().all(|table| table.nonblock.is_none()) => noted(rows, locking),

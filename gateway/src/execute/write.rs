@@ -13,7 +13,7 @@ use crate::{
         error::{Result, SqlState},
         types::ParameterType,
     },
-    query::Query,
+    query::{Query, parameter_values::ParameterValues},
     session::{Prepared, Session},
     shares::work::Written,
     sql::ast::Statement,
@@ -21,7 +21,7 @@ use crate::{
     write_set::Merged,
 };
 use arrow::datatypes::SchemaRef;
-use datafusion::{logical_expr::LogicalPlan, scalar::ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
 use keyspan_catalog::TableId;
 
 /// The types of a write's parameters, and the columns that it returns, if it does.
@@ -46,7 +46,7 @@ pub(super) async fn parameters(
 pub(super) async fn plan(
     session: &mut Session,
     statement: &Statement,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<(Query, LogicalPlan)> {
     let view = session.view().await?;
     let statement = &*subqueries::without(statement);
@@ -62,7 +62,7 @@ pub(super) async fn plan(
 pub(super) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
-    parameters: Vec<ScalarValue>,
+    parameters: ParameterValues,
 ) -> Result<Outcome> {
     let autocommit = !session.in_transaction();
     let attempts = if autocommit { ATTEMPTS_MAX } else { 1 };
@@ -85,7 +85,11 @@ pub(super) async fn execute(
 
 /// One attempt of a statement that commits by itself and whose subqueries lock rows: what they lock is held until the
 /// commit.
-async fn in_own_transaction(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
+async fn in_own_transaction(
+    session: &mut Session,
+    prepared: &Prepared,
+    parameters: &ParameterValues,
+) -> Result<Outcome> {
     session.begin_statement();
     match once(session, prepared, parameters).await {
         Ok(outcome) => {
@@ -100,7 +104,7 @@ async fn in_own_transaction(session: &mut Session, prepared: &Prepared, paramete
 }
 
 /// One attempt: read at one pin, then write.
-async fn once(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) -> Result<Outcome> {
+async fn once(session: &mut Session, prepared: &Prepared, parameters: &ParameterValues) -> Result<Outcome> {
     let view = session.view().await?.relied_of_target();
     if session.takes_fast_path()
         && let Some(crate::point::Written { writes, count, rows, needs }) =
@@ -125,7 +129,7 @@ async fn planned(
     session: &mut Session,
     view: View,
     prepared: &Prepared,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<Outcome> {
     let statement = &*prepared.statement;
     let pin = view.pin.clone();
@@ -135,7 +139,7 @@ async fn planned(
         false => None,
     };
     let statement = taken.as_ref().map_or(statement, |taken| &taken.statement);
-    let query = session.query(view)?.with_parameters(parameters).with_types(&prepared.known_types());
+    let query = session.query(view)?.with_parameters(parameters);
     if let Some(taken) = &taken {
         taken.put(&query);
     }

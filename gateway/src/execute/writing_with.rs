@@ -18,7 +18,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         types::ParameterType,
     },
-    query::Query,
+    query::{Query, parameter_values::ParameterValues},
     rights::Needs,
     session::Session,
     sql::{
@@ -31,7 +31,6 @@ use crate::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     datasource::MemTable, execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter,
-    scalar::ScalarValue,
 };
 use futures::{TryStreamExt, stream};
 use keyspan_catalog::TableId;
@@ -117,7 +116,11 @@ async fn analysed(
 /// # Errors
 /// Those of its parts; 0A000 for a row that two of them write; 54000 above [`PARTS_BYTES_MAX`]; 40001 when the rows
 /// that it read kept changing.
-pub(super) async fn execute(session: &mut Session, parts: &[WithPart], parameters: &[ScalarValue]) -> Result<Outcome> {
+pub(super) async fn execute(
+    session: &mut Session,
+    parts: &[WithPart],
+    parameters: &ParameterValues,
+) -> Result<Outcome> {
     if session.in_transaction() {
         return Box::pin(once(session, parts, parameters)).await;
     }
@@ -141,7 +144,7 @@ pub(super) async fn execute(session: &mut Session, parts: &[WithPart], parameter
     Err(last.unwrap_or_else(crate::dml::bound_write::not_a_write))
 }
 
-async fn once(session: &mut Session, parts: &[WithPart], parameters: &[ScalarValue]) -> Result<Outcome> {
+async fn once(session: &mut Session, parts: &[WithPart], parameters: &ParameterValues) -> Result<Outcome> {
     // All parts see this; what they write goes into the transaction beside it.
     let view = session.view().await?.relied();
     let (mut given, mut written, mut bytes) = (Given::default(), BTreeMap::new(), 0);
@@ -181,7 +184,7 @@ async fn run(
     view: &View,
     given: &Given,
     part: &WithPart,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<Done> {
     // A key that another part has deleted is free, and one that it has inserted is taken.
     let keys = View { buffered: session.view().await?.buffered, ..view.clone() };
@@ -190,7 +193,7 @@ async fn run(
     let needs = query.statement_context().needs.clone();
     if let Statement::Query(statement) = &part.statement {
         let plan = query.plan(statement).await?;
-        let rows = query.run(crate::query::with_parameters(plan, parameters.to_vec())?).await?;
+        let rows = query.run(parameters.put(plan)?).await?;
         return Ok(Done { writes: None, count: 0, rows: Some(rows), needs });
     }
     let write = BoundWrite::new(&query, &part.statement, &[]).await?;

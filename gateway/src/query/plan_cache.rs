@@ -15,7 +15,7 @@
 //! to it with values: it makes ranges of keys of them, and filters for what is no range (`provider::table`). A filter
 //! with a value is simplified once more. Of a short query's physical plan all but the scan is kept too ([`rebind`]).
 
-use super::{Query, with_parameters};
+use super::{Query, parameter_values::ParameterValues};
 use crate::lock::Mutex;
 use crate::pg::plan::placeholders::has_placeholder;
 use crate::{
@@ -214,11 +214,11 @@ impl PreparedPlan {
         &self,
         query: Query,
         statement: &ast::Statement,
-        (types, parameters): (&[ParameterType], Vec<ScalarValue>),
+        parameters: &ParameterValues,
     ) -> Result<(Query, LogicalPlan)> {
         let options = query.context.state_ref().read().config_options().clone();
-        if let Some(plan) = self.optimized_for(&query, &parameters) {
-            let plan = bound(&plan.plan, &parameters, &query.view, &options)?;
+        if let Some(plan) = self.optimized_for(&query, parameters) {
+            let plan = bound(&plan.plan, parameters, &query.view, &options)?;
             return Ok((query, plan));
         }
         let known = {
@@ -240,11 +240,11 @@ impl PreparedPlan {
         let query = query.for_texts();
         let plan = if is_new {
             let plan = query.plan(statement).await?;
-            match planned(&query, &plan, types) {
+            match planned(&query, &plan, parameters.types()) {
                 Entry::Planned(plan) => Some(plan),
                 kept => {
                     self.keep(kept);
-                    let plan = query.optimize(&with_parameters(plan, parameters)?).await?;
+                    let plan = query.optimize(&parameters.put(plan)?).await?;
                     return Ok((query, plan));
                 }
             }
@@ -252,10 +252,10 @@ impl PreparedPlan {
             plan
         };
         if let Some(plan) = plan {
-            let (with_numbers, fixed) = fixed(&plan.plan, &parameters)?;
+            let (with_numbers, fixed) = fixed(&plan.plan, parameters)?;
             match query.optimize(&with_numbers).await {
                 Ok(optimized) if may_be_kept(&optimized)? => {
-                    let bound = bound(&optimized, &parameters, &query.view, &options)?;
+                    let bound = bound(&optimized, parameters, &query.view, &options)?;
                     let (key, permit) = (CacheKey::of(&query), plan.permit.clone());
                     let needs = plan.needs.clone();
                     let kept = Plan { key, plan: optimized, needs, permit, physical: OnceLock::new() };
@@ -269,7 +269,7 @@ impl PreparedPlan {
         }
         // The error, if there is one, is that of the statement with its values.
         let plan = query.plan(statement).await?;
-        let plan = query.optimize(&with_parameters(plan, parameters)?).await?;
+        let plan = query.optimize(&parameters.put(plan)?).await?;
         Ok((query, plan))
     }
 }

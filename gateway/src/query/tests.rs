@@ -194,7 +194,7 @@ async fn semantics_9_bytea_uuid_json() {
             jsonb:jsonb | json:json
             {"a": 2, "b": 1} | {"b":1,"a":2}
             > SELECT '{'::jsonb
-            22P02 invalid input syntax for type jsonb
+            22P02 invalid input syntax for type json
             > SELECT j, u FROM flights LIMIT 1
             j:jsonb | u:uuid
             {"a": 1} | a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11

@@ -371,7 +371,7 @@ async fn what_an_open_family_does_not_take() -> Result<()> {
         "22004 the operand of - for open family \"props\" must not be null",
     )
     .await;
-    check("UPDATE t SET props['x'] = 'no json'", "22P02 invalid input syntax for type jsonb").await;
+    check("UPDATE t SET props['x'] = 'no json'", "22P02 invalid input syntax for type json").await;
     check(r"UPDATE t SET props['\xFF'] = '1'", "22023 \"\\xFF\" is not a qualifier").await;
     check(r"UPDATE t SET props['\x61'] = '1'", "22023 \"\\x61\" is not a qualifier").await;
     let long = "q".repeat((16 << 10) + 1);

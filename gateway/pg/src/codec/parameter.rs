@@ -16,7 +16,7 @@ use arrow::{
 };
 use bytes::Buf;
 use datafusion::scalar::ScalarValue;
-use keyspan_catalog::value::bits;
+use keyspan_catalog::{SqlType, Value, value::bits};
 use pgwire::api::Type;
 use std::sync::Arc;
 use tokio_postgres::types::Kind;
@@ -127,11 +127,11 @@ fn of_text(text: &str, kind: &Type, target: &DataType, input: Input<'_>) -> Resu
         Type::DATE => ScalarValue::Date32(Some(parse::date(trimmed, input)?)),
         Type::TIME => ScalarValue::Time64Microsecond(Some(parse::time(trimmed, input)?)),
         Type::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(parse::interval(trimmed, input)?)),
-        Type::JSON | Type::JSONB => {
-            serde_json::from_str::<serde::de::IgnoredAny>(text)
-                .map_err(|error| invalid_text(kind, &format!("\"{text}\"")).with_detail(format!("{error}.")))?;
+        Type::JSON => {
+            Value::parse(text, SqlType::Json)?;
             ScalarValue::Utf8(Some(text.to_owned()))
         }
+        Type::JSONB => ScalarValue::Utf8(Some(parse::jsonb(text)?)),
         _ => match kind.kind() {
             Kind::Array(item) => array_of_text(text, item, target, input).ok_or_else(|| {
                 let message = format!("malformed array literal: \"{text}\"");

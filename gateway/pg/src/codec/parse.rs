@@ -5,8 +5,8 @@ use crate::{
     error::{Result, SqlError, SqlState},
 };
 use arrow::datatypes::IntervalMonthDayNano;
-use keyspan_catalog::value::{array, exact::Exact};
-use std::{collections::BTreeMap, str::FromStr};
+use keyspan_catalog::value::{array, exact::Exact, jsonb};
+use std::str::FromStr;
 
 fn invalid(kind: &str, text: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {kind}: \"{text}\""))
@@ -164,82 +164,11 @@ pub(crate) fn uuid(text: &str) -> Result<[u8; 16]> {
 }
 
 /// JSON in jsonb's form: keys by length and bytes, the last of two alike, one blank after `:` and `,`.
-pub fn json(text: &str, kind: &str) -> Result<String> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-        SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, format!("invalid input syntax for type {kind}"))
-            .with_detail(format!("{error}."))
-    })?;
-    if kind == "jsonb" && text.contains("\\u0000") && has_zero(&value) {
-        return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
-            .with_detail("\\u0000 cannot be converted to text."));
-    }
-    let mut out = String::with_capacity(text.len());
-    write_json(&value, &mut out);
-    Ok(out)
-}
-
-/// Whether a text of a document has U+0000 in it, which no text of PostgreSQL may have.
-fn has_zero(value: &serde_json::Value) -> bool {
-    match value {
-        serde_json::Value::String(text) => text.contains('\0'),
-        serde_json::Value::Array(items) => items.iter().any(has_zero),
-        serde_json::Value::Object(members) => members.iter().any(|(key, value)| key.contains('\0') || has_zero(value)),
-        _ => false,
-    }
-}
-
-/// Writes a value in jsonb's form.
-pub fn write_json(value: &serde_json::Value, out: &mut String) {
-    match value {
-        serde_json::Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                write_json(item, out);
-            }
-            out.push(']');
-        }
-        serde_json::Value::Object(members) => {
-            let sorted: BTreeMap<_, _> =
-                members.iter().map(|(key, value)| ((key.len(), key.as_bytes()), (key, value))).collect();
-            out.push('{');
-            for (index, (key, value)) in sorted.into_values().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                out.push_str(&serde_json::Value::String(key.clone()).to_string());
-                out.push_str(": ");
-                write_json(value, out);
-            }
-            out.push('}');
-        }
-        serde_json::Value::Number(number) => out.push_str(&plain(&number.to_string())),
-        other => out.push_str(&other.to_string()),
-    }
-}
-
-/// A number without exponent, as numeric prints it; one of a thousand digits and more stays as it is.
-fn plain(number: &str) -> String {
-    const DIGITS_MAX: i64 = 1_000;
-    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return number.to_owned() };
-    let Some(exponent) = exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() < DIGITS_MAX) else {
-        return number.to_owned();
-    };
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    let point = i64::try_from(whole.len()).unwrap_or(0) + exponent;
-    let length = i64::try_from(digits.len()).unwrap_or(0);
-    let zeroes = |count: i64| "0".repeat(usize::try_from(count).unwrap_or(0));
-    let text = match point {
-        point if point <= 0 => format!("0.{}{digits}", zeroes(-point)),
-        point if point >= length => format!("{digits}{}", zeroes(point - length)),
-        point => {
-            let (whole, fraction) = digits.split_at(usize::try_from(point).unwrap_or(0));
-            format!("{whole}.{fraction}")
-        }
-    };
-    let bare = text.trim_start_matches('0');
-    let lead = if bare.is_empty() || bare.starts_with('.') { "0" } else { "" };
-    format!("{sign}{lead}{bare}")
+///
+/// # Errors
+/// 22P02 for what is no JSON; 22P05 for the character of number 0.
+pub fn jsonb(text: &str) -> Result<String> {
+    Ok(jsonb::normal(text)?)
 }
 
 /// A date: days since 1970; the infinities are the ends of the range.
@@ -400,10 +329,10 @@ mod tests {
                 22P02 invalid input syntax for type boolean: "2""#]],
         );
         check(
-            &[json(r#"{"bb": 1, "a": [1.50, null], "bb": 2}"#, "jsonb"), json("{", "jsonb")],
+            &[jsonb(r#"{"bb": 1, "a": [1.50, null], "bb": 2}"#), jsonb("{")],
             expect![[r#"
                 "{\"a\": [1.50, null], \"bb\": 2}"
-                22P02 invalid input syntax for type jsonb"#]],
+                22P02 invalid input syntax for type json"#]],
         );
         check(
             &[

@@ -127,7 +127,7 @@ fn operators() -> [RowFunction; 14] {
         }),
         strict("jsonb_concat", 2..=2, a_jsonb, |call| {
             let (left, right) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
-            text(Some(change::written(&change::joined(left, right))))
+            text(Some(change::written(&change::joined(left, right))?))
         }),
         strict("jsonb_delete", 2..=2, a_jsonb, |call| {
             let document = change::parsed(&argument(call, 0)?)?;
@@ -139,7 +139,7 @@ fn operators() -> [RowFunction; 14] {
             } else {
                 change::without_key(document, &argument(call, 1)?)
             };
-            text(Some(change::written(&left?)))
+            text(Some(change::written(&left?)?))
         }),
         strict("jsonb_delete_path", 2..=2, a_jsonb, |call| changed(call, Value::Null, Change::Delete)),
         strict(
@@ -239,7 +239,7 @@ fn readers() -> [RowFunction; 7] {
         strict("jsonb_strip_nulls", 1..=1, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;
             change::strip_nulls(&mut document);
-            text(Some(change::written(&document)))
+            text(Some(change::written(&document)?))
         }),
         strict("json_strip_nulls", 1..=1, a_json, |call| {
             text(Some(scan::without_nulls(&argument(call, 0)?).map_err(external)?))
@@ -282,7 +282,7 @@ fn set_lax(call: &Call) -> Result<ScalarValue> {
         }
         (Some("use_json_null"), true) => changed(call, Value::Null, Change::Set(create)),
         (Some("delete_key"), true) => changed(call, Value::Null, Change::Delete),
-        (Some("return_target"), true) => text(Some(change::written(&change::parsed(&argument(call, 0)?)?))),
+        (Some("return_target"), true) => text(Some(change::written(&change::parsed(&argument(call, 0)?)?)?)),
         (Some("raise_exception"), true) => {
             let detail = "Exception was raised because null_value_treatment is \"raise_exception\".";
             let hint =
@@ -301,7 +301,7 @@ fn set_lax(call: &Call) -> Result<ScalarValue> {
 fn changed(call: &Call, new: Value, change: Change) -> Result<ScalarValue> {
     let mut document = change::parsed(&argument(call, 0)?)?;
     change::change_at(&mut document, &optional_path(&call.values[1])?, new, change).map_err(external)?;
-    text(Some(change::written(&document)))
+    text(Some(change::written(&document)?))
 }
 
 /// All functions.

@@ -205,7 +205,7 @@ fn with_part(call: &Call, value: &ScalarValue, keys: std::ops::Range<usize>) -> 
         None => serde_json::json!({}),
     };
     change::change_at(&mut document, &path, new, change::Change::Assign).map_err(external)?;
-    Ok(ScalarValue::Utf8View(Some(change::written(&document))))
+    Ok(ScalarValue::Utf8View(Some(change::written(&document)?)))
 }
 
 fn with_item(call: &Call) -> Result<ScalarValue> {

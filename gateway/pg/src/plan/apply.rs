@@ -42,7 +42,7 @@ pub mod outer_columns;
 mod unnest;
 
 use below::{Below, Made, placeholder};
-use in_joins::{above_or_right, in_sides, lateral};
+use in_joins::{above_or_right, in_sides, lateral, of_pairs};
 
 /// What the names of placeholders for values of the row outside begin with: no client's begins so.
 const OUTER: &str = "$outer_";
@@ -373,7 +373,10 @@ fn applied(node: &LogicalPlan, made: &mut Made) -> Result<Option<LogicalPlan>> {
                     Ok(applied.map_or_else(|| Transformed::no(node), Transformed::yes))
                 })
                 .map(|moved| Some(moved.data)),
-            None => in_sides(join, made),
+            None => match in_sides(join, made)? {
+                Some(sides) => Ok(Some(sides)),
+                None => of_pairs(join, made),
+            },
         },
         LogicalPlan::Sort(sort) if let Some(moved) = before_projection(sort)? => moved
             .transform_up(|node| {

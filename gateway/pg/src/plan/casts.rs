@@ -32,7 +32,7 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use keyspan_catalog::{
-    SqlType,
+    SqlType, Value,
     value::{
         bits::{cut, parse},
         calendar::MICROS_PER_DAY,
@@ -477,10 +477,10 @@ fn read_text(texts: Texts<'_>, rows: usize, target: &Field) -> Result<ArrayRef> 
         }
         match kind {
             Some(SqlType::Json) => {
-                crate::codec::parse::json(text, "json").map_err(external)?;
+                Value::parse(text, SqlType::Json).map_err(|error| external(error.into()))?;
                 values.append_value(text);
             }
-            Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::json(text, "jsonb").map_err(external)?),
+            Some(SqlType::Jsonb) => values.append_value(crate::codec::parse::jsonb(text).map_err(external)?),
             Some(SqlType::Varchar(Some(length))) => values.append_value(first(text, length)),
             Some(SqlType::Name) => values.append_value(cut_name(text)),
             // Without the blanks at its end, as it is stored.

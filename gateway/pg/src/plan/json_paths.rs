@@ -174,7 +174,7 @@ fn values(document: &Value) -> u64 {
 
 fn document(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|_| {
-        external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type jsonb"))
+        external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json"))
     })
 }
 
@@ -211,7 +211,7 @@ fn items(call: &Call, asked: Asked, silent: bool) -> Result<Option<Vec<Value>>> 
 }
 
 fn jsonb(value: &Value) -> Result<String> {
-    parse::json(&value.to_string(), "jsonb").map_err(external)
+    parse::jsonb(&value.to_string()).map_err(external)
 }
 
 fn exists(call: &Call, silent: bool) -> Result<ScalarValue> {

@@ -203,16 +203,20 @@ fn array_of(items: Expr, schema: &DFSchema) -> Result<Expr> {
     })
 }
 
-/// Unary minus or plus, which DataFusion refuses for a numeric of the exact form.
+/// Unary minus or plus, which DataFusion's planner refuses for a numeric of the exact form.
 fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
     let of = if is_unknown(&of) { Expr::Cast(Cast::new(Box::new(of), DataType::Float64)) } else { of };
     let data = of.get_type(schema)?;
     Ok(match data {
         data if numeric::is_number(&data) && !negative => of,
-        data if numeric::is_exact(&data) => functions::numeric::negate().call(vec![of]),
-        data if negative && (numeric::is_number(&data) || data.is_null() || is_span(&data)) => {
-            Expr::Negative(Box::new(of))
-        }
+        // That of the exact form becomes a function (`numbers`), once the type of a CASE beneath it is known.
+        data if negative && (numeric::is_number(&data) || data.is_null() || is_span(&data)) => match of {
+            // A whole number with signs is one that is written out.
+            Expr::Literal(ScalarValue::Int64(Some(number)), metadata) if number != i64::MIN => {
+                Expr::Literal(ScalarValue::Int64(Some(-number)), metadata)
+            }
+            of => Expr::Negative(Box::new(of)),
+        },
         data => {
             let shown = types::sql_type(&Field::new("", data, true)).map(types::type_name).unwrap_or_default();
             let message = format!("operator does not exist: {} {shown}", if negative { "-" } else { "+" });

@@ -14,7 +14,7 @@ use crate::pg::syntax::dialect::parse_text;
 use crate::{
     dml::returning::PreparedTable,
     pg::error::{Result, SqlError, SqlState},
-    query::Query,
+    query::{Query, parameter_values::ParameterValues},
     session::Session,
     sql::{
         ast::{LockingQuery, Statement},
@@ -24,7 +24,6 @@ use crate::{
 };
 use datafusion::{
     datasource::MemTable,
-    scalar::ScalarValue,
     sql::sqlparser::ast::{self, Visit, VisitMut, Visitor, VisitorMut},
 };
 use futures::TryStreamExt;
@@ -73,13 +72,13 @@ pub(crate) async fn take(
     session: &mut Session,
     view: &View,
     statement: &Statement,
-    parameters: &[ScalarValue],
+    parameters: &ParameterValues,
 ) -> Result<Taken> {
     let queries = found(statement);
     let (mut rows, mut bytes) = (Vec::with_capacity(queries.len()), 0);
     for query in &queries {
         let query = LockingQuery::from(Box::new(query.clone()));
-        let given = rows_at(session, view.clone(), &query, parameters.to_vec()).await;
+        let given = rows_at(session, view.clone(), &query, parameters.clone()).await;
         // The statement was analysed: what is not there by itself is there around it.
         let (mut given, _) = given.map_err(|error| match error.state {
             SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_TABLE => nested(),

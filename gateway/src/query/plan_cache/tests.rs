@@ -3,7 +3,7 @@
 
 use super::{Entry, PreparedPlan};
 use crate::{
-    query::inline,
+    query::{inline, parameter_values::ParameterValues},
     session::{
         Prepared, Session,
         testing::{World, run, run_prepared},
@@ -246,7 +246,8 @@ async fn physical(session: &mut Session, sql: &str, values: &[ScalarValue]) -> A
     let Statement::Query(statement) = prepared.statement.as_ref() else { panic!("{sql} is no query") };
     let view = session.view().await.unwrap();
     let query = session.query_of_cached(view).unwrap();
-    let planned = prepared.plans.optimized(query, statement, (&prepared.parameters, values.to_vec())).await;
+    let values = ParameterValues::new(values.to_vec(), &prepared.parameters);
+    let planned = prepared.plans.optimized(query, statement, &values).await;
     let (query, plan) = planned.unwrap();
     let state = query.context.state();
     state.query_planner().create_physical_plan(&plan, &state).await.unwrap()

@@ -381,8 +381,8 @@ async fn values_that_do_not_fit_are_refused() -> Result<()> {
         a> INSERT INTO t (a, u) VALUES (3, 'a0eebc99')
         22P02: invalid input syntax for type uuid: "a0eebc99"
         a> INSERT INTO t (a, j) VALUES (3, '{')
-        22P02: invalid input syntax for type jsonb
-        DETAIL: EOF while parsing an object at line 1 column 1
+        22P02: invalid input syntax for type json
+        DETAIL: EOF while parsing an object at line 1 column 1.
         a> INSERT INTO t (a, d) VALUES (3, '2026-02-30')
         22008: date/time field value out of range: "2026-02-30"
         a> INSERT INTO t (a, d) VALUES (3, 'soon')

@@ -39,7 +39,8 @@ fn text_is_read_by_its_type() {
     assert_eq!(text("\\x4142", Type::BYTEA, DataType::Binary), "Binary(\"65,66\")");
     assert_eq!(text("a\\\\\\001", Type::BYTEA, DataType::Binary), "Binary(\"97,92,1\")");
     assert_eq!(text("\\x4", Type::BYTEA, DataType::Binary), "22P02 invalid input syntax for type bytea: \"\\x4\"");
-    assert_eq!(text("{", Type::JSONB, DataType::Utf8), "22P02 invalid input syntax for type jsonb: \"{\"");
+    assert_eq!(text("{", Type::JSONB, DataType::Utf8), "22P02 invalid input syntax for type json");
+    assert_eq!(text("{\"b\":1E1,\"a\":-0}", Type::JSONB, DataType::Utf8), "Utf8(\"{\"a\": 0, \"b\": 10}\")");
     assert_eq!(text("a", Type::TEXT, DataType::Utf8View), "Utf8View(\"a\")");
 }
 

@@ -1,12 +1,11 @@
 //! jsonb as a tree: what tests or changes more than one part of it.
 
 use crate::{
-    codec::parse,
     error::{SqlError, SqlState},
     functions::scalar_function::external,
 };
 use datafusion::error::Result;
-use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
+use keyspan_catalog::value::{array::ARRAY_ITEMS_MAX, jsonb};
 use serde_json::Value;
 
 /// Parses a document.
@@ -21,10 +20,13 @@ pub fn parsed(text: &str) -> Result<Value> {
 }
 
 /// A document in jsonb's form.
-pub fn written(value: &Value) -> String {
+///
+/// # Errors
+/// 22P05 for the character of number 0.
+pub fn written(value: &Value) -> Result<String> {
     let mut out = String::new();
-    parse::write_json(value, &mut out);
-    out
+    jsonb::write(value, &mut out).map_err(|error| external(error.into()))?;
+    Ok(out)
 }
 
 /// Whether `whole` contains `part`. An array contains a scalar that is one of its items, but only at the top.

@@ -42,7 +42,7 @@ fn key() -> RowFunction {
 
 /// The key of a document. A parameter's text, which nothing has read, is read.
 fn of_text(text: &str) -> Result<String, DataFusionError> {
-    let text = parse::json(text, "jsonb").map_err(external)?;
+    let text = parse::jsonb(text).map_err(external)?;
     let document: Value = serde_json::from_str(&text).map_err(|error| DataFusionError::Internal(error.to_string()))?;
     let mut key = String::with_capacity(text.len() + 8);
     match &document {

@@ -85,7 +85,7 @@ fn object(call: &Call) -> Result<String> {
 
 /// json as jsonb.
 fn binary(json: &str) -> Result<ScalarValue> {
-    text(Some(parse::json(json, "json").map_err(external)?))
+    text(Some(parse::jsonb(json).map_err(external)?))
 }
 
 fn of_pairs(keys: &[Option<String>], values: &[Option<String>]) -> Result<String> {

@@ -101,7 +101,7 @@ pub(super) fn above_or_right(join: &Join) -> Result<Option<LogicalPlan>> {
 }
 
 /// A join whose conditions have subqueries that name columns of one side only: their values become columns of that
-/// side. `None` where one names columns of both, or of neither.
+/// side. `None` where one names columns of both.
 pub(super) fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPlan>> {
     let Some(mut filter) = join.filter.clone() else { return Ok(None) };
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full) {
@@ -117,15 +117,20 @@ pub(super) fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPla
             _ => false,
         }
     };
+    let mut both = false;
+    filter.apply(|expr| {
+        both |= matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_))
+            && ![&join.left, &join.right].iter().any(|side| names_only(expr, side.schema()));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if both {
+        return Ok(None);
+    }
     let mut sides = Vec::with_capacity(2);
     for side in [&join.left, &join.right] {
         let mut below = Below::over(side.as_ref().clone(), made);
         filter = below.rewritten(filter, |expr| names_only(expr, side.schema()))?;
         sides.push(Arc::new(below.input));
-    }
-    let is_left = |expr: &Expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_)));
-    if filter.exists(is_left)? {
-        return Ok(None);
     }
     let [left, right] = <[Arc<LogicalPlan>; 2]>::try_from(sides)
         .map_err(|_| datafusion::common::internal_datafusion_err!("a join has two sides"))?;
@@ -141,4 +146,30 @@ pub(super) fn in_sides(join: &Join, made: &mut Made) -> Result<Option<LogicalPla
     )?;
     let shown = join.schema.columns().into_iter().map(Expr::Column);
     LogicalPlanBuilder::from(LogicalPlan::Join(joined)).project(shown)?.build().map(Some)
+}
+
+/// A left or right join with a condition whose subqueries name columns of both sides: the pairs of each row of the side
+/// that is kept are those of a LATERAL subquery. `None` for other joins: above an inner join the condition is a filter,
+/// and a full join would evaluate it twice.
+pub(super) fn of_pairs(join: &Join, made: &mut Made) -> Result<Option<LogicalPlan>> {
+    match join.join_type {
+        JoinType::Left => lateral(join, made).map(Some),
+        JoinType::Right => {
+            let on = join.on.iter().map(|(left, right)| (right.clone(), left.clone())).collect();
+            let (left, right) = (Arc::clone(&join.right), Arc::clone(&join.left));
+            let turned = Join::try_new(
+                left,
+                right,
+                on,
+                join.filter.clone(),
+                JoinType::Left,
+                join.join_constraint,
+                join.null_equality,
+                false,
+            )?;
+            let shown = join.schema.columns().into_iter().map(Expr::Column);
+            LogicalPlanBuilder::from(lateral(&turned, made)?).project(shown)?.build().map(Some)
+        }
+        _ => Ok(None),
+    }
 }
