@@ -73,7 +73,7 @@ PARAMETERS = {
     "numeric": (1700, ["1.5", "2.50", "0.1", "-1.25", "100.00", "3"]), "float8": (701, ["1.5", "2.25", "-7"]),
     "text": (25, ["a", "ab", "x y", "", "10", None]), "boolean": (16, ["t", "f", None]), "date": (1082, ["2024-01-02"]),
     "timestamp": (1114, ["2024-01-12 01:30:00"]), "timestamptz": (1184, ["2024-01-03 12:00:00+00"]),
-    "interval": (1186, ["1 day", "02:00:00"]), "jsonb": (3802, ['{"a": 1}', "2"]), "int[]": (1007, ["{1,2}", "{}"]),
+    "interval": (1186, ["1 day", "02:00:00"]), "jsonb": (3802, ['{"b":1,"a":1e2}', '{"a": 1}', "2", '[-0,"x",{"a":[]}]']), "int[]": (1007, ["{1,2}", "{}"]),
 }
 
 # Expressions of a type. `{type}` is one of that type, `{=type}` a constant, `{x}` one of a type that is chosen
@@ -87,7 +87,11 @@ EXPRESSIONS = {
         cardinality(array[{int}, 2]); (array[{int}, {int}])[2]; sign({numeric})::int; octet_length({text});
         strpos({text}, 'b'); (({int}) & 3) | 4; num_nulls({int}, {text}); -({int}); mod({int}, 5);
         (jsonb_build_array({int}, {text}) ->> 0)::int; ({int[]})[1]; cardinality({int[]}); array_length({int[]}, 1);
-        array_position({int[]}, {int}); (({jsonb}) ->> 'a')::int; ({int}) << 1; ({date} - {date}) / nullif({int}, 0)
+        array_position({int[]}, {int}); (({jsonb}) ->> 'a')::int; ({int}) << 1; ({date} - {date}) / nullif({int}, 0);
+        gcd({int}, {int}); ({int}) # 5; ~({int}); width_bucket({float8}, 0, 10, 5); extract(isodow from {date})::int;
+        extract(week from {timestamp})::int; date_part('quarter', {date})::int; array_upper({int[]}, 1);
+        regexp_count({text}, 'a'); (string_to_array({text}, ' '))[1]::int; min_scale({numeric}); scale({numeric});
+        jsonb_array_length(jsonb_build_array({any}, {int})); least({int}, {smallint}, 2); num_nonnulls({any}, {any})
         """,
     "bigint": """
         ({int})::bigint; ({bigint}) + {int}; ({bigint}) * {int}; ({bigint}) % 4; greatest({bigint}, {int});
@@ -99,11 +103,16 @@ EXPRESSIONS = {
         ({int})::numeric; ({bigint})::numeric; ({float8})::numeric; ({int})::numeric(10,2); trunc({numeric});
         ({numeric}) / 4; extract(hour from {timestamp}); abs({numeric}); ceil({numeric}); mod({numeric}, 3);
         ({numeric}) / nullif({int}, 0); -({numeric}); round({numeric}); floor({numeric});
-        ({numeric})::numeric(12,1); extract(epoch from {interval})
+        ({numeric})::numeric(12,1); extract(epoch from {interval}); div({numeric}, 2); trim_scale({numeric});
+        power({numeric}, 2); sqrt(abs({numeric})); exp({int} % 5::numeric); ln(abs({numeric}) + 1);
+        extract(second from {timestamp}); greatest({numeric}, {int}); (({jsonb}) -> 'a')::numeric; factorial(4);
+        round({numeric}, {int} % 4); trunc({numeric}, 1); ({text} || '1')::numeric
         """,
     "float8": """
         ({float8}) + ({float8}); ({float8}) - ({int}); ({int})::float8; ({numeric})::float8; floor({float8});
-        ({float8}) / 2; round({int})
+        ({float8}) / 2; round({int}); date_part('day', {timestamp}); extract(epoch from {timestamptz})::float8;
+        sqrt(abs({float8})); power({float8}, 2); least({float8}, {int}); ({float8})::real::float8; cbrt({float8});
+        trunc({float8}); sign({float8}); degrees({float8}); atan2({float8}, 2)
         """,
     "text": """
         ({text}) || ({text}); ({any})::text; ({varchar})::text; upper({text}); lower({text}); substr({text}, 1, 2);
@@ -114,7 +123,14 @@ EXPRESSIONS = {
         case {int} when 1 then {text} when 2 then 'two' else {text} end; overlay({text} placing 'Q' from 1 for 1);
         regexp_replace({text}, '[ab]', 'X', 'g'); concat_ws('-', {text}, {int});
         jsonb_build_object('k', {int}) ->> 'k'; ({jsonb}) ->> 'a'; jsonb_typeof({jsonb}); ({jsonb}) #>> '{b,0}';
-        array_to_string({int[]}, ',', '-'); array_to_string(array[{text}, {text}], ','); right({text}, 2)
+        array_to_string({int[]}, ',', '-'); array_to_string(array[{text}, {text}], ','); right({text}, 2);
+        format('%s-%I-%L', {any}, {text}, {text}); quote_literal({text}); quote_ident({text}); rpad({text}, 3);
+        to_char({date}, 'Dy DDth Mon'); to_char({interval}, 'HH24:MI'); to_char({float8}, 'FM990.0'); chr(65 + abs({int}) % 26);
+        to_hex({int}); encode({text}::bytea, 'hex'); btrim({text}, 'ab'); substring({text} from 'a.'); ltrim({text}, 'a');
+        regexp_replace({text}, '(a)(b)?', '<\\1\\2>'); (regexp_match({text}, 'a(.)?'))[1]; substr({text}, {int}, 2);
+        ({jsonb})::text; jsonb_pretty({jsonb}); to_char({timestamp}, 'IYYY-IW-ID HH12:MI:SS AM'); ({int[]})::text;
+        (string_to_array({text}, 'a'))[2]; greatest({text}, {text}); ({interval})::text; left({text}, {int});
+        nullif({text}, '') || {text}; trim(leading 'a' from {text}); regexp_substr({text}, '[a-z]+'); ({numeric})::text
         """,
     "varchar": "({text})::varchar(4); ({int})::varchar",
     "boolean": """
@@ -127,30 +143,44 @@ EXPRESSIONS = {
         ({boolean}) is not false; ({boolean}) is unknown; (({int}), ({text})) < (({int}), ({text}));
         (({int}), ({text})) = (({int}), ({text})); starts_with({text}, 'a'); ({text}) similar to '(a|b)%';
         ({int}) = any ({int[]}); ({int[]}) @> ({int[]}); ({int[]}) && ({int[]}); ({jsonb}) @> ({=jsonb});
-        ({jsonb}) ? 'a'; ({int[]}) = ({int[]}); ({jsonb}) = ({jsonb}); ({text}) ^@ ({text}); ({int[]}) < ({int[]})
+        ({jsonb}) ? 'a'; ({int[]}) = ({int[]}); ({jsonb}) = ({jsonb}); ({text}) ^@ ({text}); ({int[]}) < ({int[]});
+        now() > ({timestamptz}); current_date >= ({date}); ({date}, {interval}) overlaps ({date}, {interval});
+        ({jsonb}) ?| array['a', 'b']; ({jsonb}) @? '$.a'; ({int[]}) <@ ({int[]}); ({jsonb}) < ({jsonb});
+        ({x}) = any (array[{x}, {=x}]); ({text}) !~ 'a$'; ({text}) ~* 'AB'; isfinite({timestamp}); ({boolean}) <> ({boolean});
+        ({int}) between symmetric ({int}) and ({int}); ({text}) like any (array['a%', {text}]);
+        (({int}), ({date})) is distinct from (({int}), ({date})); row({int}, {text}) in (row(1, 'a'), row({int}, {text}))
         """,
     "date": """
         ({timestamp})::date; ({date}) + 3; ({date}) - 1; date_trunc('month', {date})::date;
-        make_date(2024, 1 + abs({int}) % 12, 3)
+        make_date(2024, 1 + abs({int}) % 12, 3); to_date('2024-0' || (1 + abs({int}) % 9), 'YYYY-MM');
+        least({date}, {date}); ({date} + {interval})::date; date_trunc('week', {timestamp})::date
         """,
     "timestamp": """
         date_trunc('day', {timestamp}); date_trunc('week', {timestamp}); ({date})::timestamp;
-        ({timestamp}) + ({interval}); ({date}) - ({interval}); ({timestamptz}) at time zone 'America/New_York'
+        ({timestamp}) + ({interval}); ({date}) - ({interval}); ({timestamptz}) at time zone 'America/New_York';
+        to_timestamp({int}) at time zone 'UTC'; date_bin('15 minutes', {timestamp}, timestamp '2024-01-01');
+        greatest({timestamp}, {date}); make_timestamp(2024, 1 + abs({int}) % 12, 3, 4, 5, 6.5); ({timestamp}) - ({interval})
         """,
     "timestamptz": """
         ({timestamp})::timestamptz; ({timestamptz}) + ({interval}); ({timestamp}) at time zone 'Europe/Berlin'
         """,
     "interval": """
         ({interval}) + ({interval}); ({timestamp}) - ({timestamp}); ({interval}) * 2; age({timestamp}, {timestamp});
-        make_interval(days => {int}); -({interval})
+        make_interval(days => {int}); -({interval}); justify_hours({interval}); justify_days({interval});
+        ({interval}) / 2; ({timestamptz}) - ({timestamptz}); age({timestamp}, {date}); date_trunc('hour', {interval})
         """,
     "jsonb": """
         to_jsonb({any}); jsonb_build_object('a', {any}, 'b', {int}); ({jsonb}) || ({jsonb}); ({jsonb}) -> 'a';
-        jsonb_build_array({any}, {text}); to_jsonb({int[]}); jsonb_strip_nulls({jsonb}); ({jsonb}) - 'a'
+        jsonb_build_array({any}, {text}); to_jsonb({int[]}); jsonb_strip_nulls({jsonb}); ({jsonb}) - 'a';
+        jsonb_set({jsonb}, array['a'], {jsonb}); ({jsonb}) #> '{a,0}'; jsonb_path_query_first({jsonb}, '$.a'); ({jsonb}) - 0;
+        jsonb_path_query_array({jsonb}, '$[*]'); jsonb_object(array['a', {text}]); to_jsonb({numeric}) || ({jsonb});
+        jsonb_insert({jsonb}, array['b'], {jsonb}); ({text} || '1')::jsonb; coalesce({jsonb} -> 'b', 'null')
         """,
     "int[]": """
         array[{int}, {int}]; ({int[]}) || ({int}); array_append({int[]}, {int}); ({int[]})[1:2];
-        array_remove({int[]}, {int}); ({int[]}) || ({int[]}); array_prepend({int}, {int[]})
+        array_remove({int[]}, {int}); ({int[]}) || ({int[]}); array_prepend({int}, {int[]});
+        array_replace({int[]}, {int}, {int}); array_fill({int}, array[2]); array_positions({int[]}, {int}); trim_array({int[]}, 0);
+        array_cat({int[]}, {int[]}); (array[{int}, {int}])[2:]; array(select {=int} union all select 7)
         """,
 }
 OF_ANY_TYPE = """
@@ -167,7 +197,13 @@ AGGREGATES = """
     max({int[]}); jsonb_array_length(jsonb_agg({int})); bit_or({int}); variance({int}); stddev({numeric});
     percentile_cont(0.5) within group (order by {int}); percentile_disc(0.5) within group (order by {text});
     mode() within group (order by {int}); count(distinct ({int}, {text})); max({interval}); sum({interval});
-    min({timestamptz}) filter (where {boolean})
+    min({timestamptz}) filter (where {boolean}); sum({float8} * 0); avg({interval}); bit_and({int}); max(distinct {text});
+    jsonb_agg({any} order by {int}, {text}) is not null; jsonb_object_agg({int}, {any}) is null; regr_count({int}, {int});
+    covar_pop({int}, {int}); stddev_pop({int}); min({jsonb} ->> 'a'); bit_xor({int});
+    length(string_agg({text}, '-' order by {int}, {text}) filter (where {boolean})); sum({int}) + count({any});
+    percentile_cont(array[0.25, 0.75]) within group (order by {float8}); rank({=int}) within group (order by {int});
+    case when count(*) > 1 then max({text}) end; coalesce(sum({numeric}), 0); max({date}) - min({date});
+    sum(distinct {numeric}); avg(distinct {int}); bool_and({boolean}) or count({any}) > 2
     """
 # Windows over groups.
 OVER_GROUPS = """
@@ -209,14 +245,37 @@ CONDITIONS = """
     (select count(*) from t1 w where w.a = {col}) > 1; {col} = any (select w.a from t2 w);
     {col} > all (select w.a from t2 w where w.id < 9 and w.a < {col});
     (select max(w.id) from t1 w where w.a = {col}) is not null; ({text}) in (select w.c from t2 w);
-    ({int}) > (select avg(w.a) from t2 w); (select false); (select max(w.a) from t2 w) > 100
+    ({int}) > (select avg(w.a) from t2 w); (select false); (select max(w.a) from t2 w) > 100;
+    ({col}, {text}) in (select w.a, w.c from t2 w); ({col}, 1) not in (select w.id, w.a from t1 w where w.a is not null);
+    exists (select w.a from t1 w where w.id <= {col} group by w.a having count(*) > 1);
+    exists (select 1 from t1 w join t2 u on u.a = w.a where w.id = {col} and u.id > {int});
+    {col} in (select max(w.a) from t1 w where w.k group by w.c union select 3); {text} = any (select w.d from t2 w);
+    (select bool_or(w.i) from t2 w where w.a = {col}); {col} <> all (select w.b from t1 w where w.a = {col});
+    {col} = (select w.a from t2 w where w.id = {col} order by w.t limit 1)
     """
 SCALARS = """
     (select count(*) from t1 w where w.a = {col}); (select sum(w.b) from t1 w where w.id < {col});
     (select max(w.c) from t2 w where w.a = {col} having count(*) > 1);
     (select w.d from t1 w where w.id = {col}); exists (select 1 from t2 w where w.a = {col});
-    array(select w.a from t1 w where w.id <= {col} and w.k order by w.id)
+    array(select w.a from t1 w where w.id <= {col} and w.k order by w.id);
+    (select w.c from t1 w where w.a = {col} order by w.id desc limit 1); (select count(*) from t1 w where ({col}, w.k) = (w.a, {boolean}));
+    (select jsonb_agg(w.a order by w.id) from t2 w where w.id < {col}); {col} in (select w.a from t2 w where w.i);
+    (select string_agg(w.c, ',' order by w.id) from t1 w where w.a > {col} and w.d <> {text}); (select {int} + max(w.id) from t2 w);
+    (select sum(u.n) from (select w.n, w.a from t1 w where w.id <> {col}) u where u.a = {col})
     """
+# What stands behind LATERAL, and the columns that it has.
+LATERALS = [
+    ("jsonb_each_text({jsonb}) y(q, m)", {"q": "text", "m": "text"}),
+    ("jsonb_array_elements(jsonb_build_array({int}, {any})) y(m)", {"m": "jsonb"}),
+    ("generate_series(1, 3) y(m)", {"m": "int"}),
+    ("regexp_split_to_table({text}, '') y(m)", {"m": "text"}),
+    ("(values ({int}, {text}), (2, {text})) y(m, q)", {"m": "int", "q": "text"}),
+    ("unnest(array[{int}, {int}]) with ordinality y(m, q)", {"m": "int", "q": "bigint"}),
+    ("(select w.a as m, w.c as q from t2 w where w.a = {col}) y", {"m": "int", "q": "text"}),
+    ("(select {int} + w.a as m, {text} as q from t2 w where w.id < {col}) y", {"m": "int", "q": "text"}),
+    ("(select sum(w.a) as m, {text} as q from t1 w where w.a > {col} having count(*) > 1) y", {"m": "bigint", "q": "text"}),
+    ("jsonb_to_record(jsonb_build_object('m', {int}, 'q', {text})) y(m int, q text)", {"m": "int", "q": "text"}),
+]
 JOINS = ["join", "left join", "join", "right join", "full join"]
 KEYS = ["x.id = y.id", "x.a = y.a", "x.c = y.c", "x.id = y.a"]
 
@@ -285,7 +344,7 @@ class Maker:
         """What stands behind FROM."""
         names = list(TABLES)
         x, y, w = self.one(names), self.one(names), self.one(names)
-        form = self.random.randrange(14)
+        form = self.random.randrange(17)
         if form == 0:
             self.scope = {"x": {"a": "int"}}
             values = "(values (1), (2), (2), (null)) x(a)"
@@ -319,6 +378,17 @@ class Maker:
             if whole:
                 self.scope = {"x": TABLES[x], "y": columns}
                 return f"{x} x {self.one(JOINS)} ({query}) y on x.{self.one(['id', 'a'])} = y.{self.one(whole)}"
+        if form == 14:
+            self.scope = {"x": TABLES[x]}
+            call, names = self.one(LATERALS)
+            rows = self.filled(call, 1)
+            self.scope["y"] = names
+            return f"{x} x " + self.one([f"left join lateral {rows} on true", f"cross join lateral {rows}", f", {rows}"])
+        if form == 15:
+            self.scope = {"x": {"m": "int"}}
+            word, step = self.one(["union all", "union"]), self.one(["r.m + 1", "r.m * 2", "r.m + w.a % 3 + 1"])
+            other = " join t2 w on w.t = r.m" if "w.a" in step else ""
+            return f"(with recursive r(m) as (select 1 {word} select {step} from r{other} where r.m < 6) select m from r) x"
         if form == 13:
             self.scope = {"x": TABLES[x]}
             if self.chance(0.5) and x == "t1":
@@ -328,8 +398,11 @@ class Maker:
         if form <= 8:
             self.scope = {"x": TABLES[x], "y": TABLES[y]}
             join = self.one(JOINS)
-            further = join != "full join" and self.chance(0.3)
-            on = self.one(KEYS) + (f" and {self.expression('boolean', 1)}" if further else "")
+            on = self.one(KEYS)
+            if join != "full join" and self.chance(0.3):
+                on += f" and {self.expression('boolean', 1)}"
+            if join != "full join" and self.chance(0.15):
+                on = f"{on} and ({self.filled(self.one(CONDITIONS), 1)})" if self.chance(0.7) else self.filled(self.one(CONDITIONS), 1)
             return f"{x} x {join} {y} y on {on}"
         self.scope = {"x": TABLES[x]}
         return f"{x} x"
@@ -488,6 +561,12 @@ class Maker:
                 self.scope["y"] = columns
             items = ", ".join(self.expression(self.kind(), 1) for _ in range(2))
             return f"with x as ({inner}) select {items} from x{further}{self.where()}"
+        if self.chance(0.04):
+            # What is locked is read anew, with values in the place of parameters.
+            table = self.one(list(TABLES))
+            self.scope = {"x": TABLES[table]}
+            items = ", ".join(self.expression(self.kind(), 2) for _ in range(2))
+            return f"select {items} from {table} x{self.where()} for {self.one(['update', 'share', 'no key update'])}"
         if self.chance(0.04):
             relations = self.relations(0)
             first, second = self.expression(self.kind(), 1), self.expression(self.kind(), 1)

@@ -474,7 +474,10 @@ mod tests {
         for text in ["{\"a\": [1, -0.10], \"b\": null}", " true"] {
             let mut plain = Plain::new(text);
             plain.document().unwrap();
-            assert!(matches!(plain.written(), Cow::Borrowed(same) if same == text.trim()), "nothing is copied of {text}");
+            assert!(
+                matches!(plain.written(), Cow::Borrowed(same) if same == text.trim()),
+                "nothing is copied of {text}"
+            );
         }
         let (out, members) = plain_members("{\"b\":{\"d\":1,\"c\":2},\"a\":\"x\",\"b\":[]}").unwrap();
         assert_eq!(out, "{\"a\": \"x\", \"b\": []}");

@@ -7,6 +7,7 @@
 
 mod aggregate_calls;
 pub mod balance;
+pub mod between;
 pub mod build;
 pub mod calls;
 mod cast_calls;

@@ -284,6 +284,7 @@ files! { "tests/slt/postgres":
     relational
     returned_beside
     rolled_values
+    same_names
     schemas
     second_digits
     sequences

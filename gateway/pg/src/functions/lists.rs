@@ -2,6 +2,7 @@
 //! ([`set_returning`](crate::syntax::set_returning)).
 
 use super::{
+    bounded::ResultBytes,
     scalar_function::{self, Call, RowFunction, external, item_of, items, nullable, returns_integer, strict},
     series::{series, series_type},
 };
@@ -15,6 +16,7 @@ use arrow::{
     datatypes::{DataType, Field, FieldRef},
 };
 use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
+use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
 use std::{cmp::Ordering, sync::Arc};
 
 /// A quoted text, and a value whose type it takes: `VALUES (time '10:00'), ('11:00')`.
@@ -231,6 +233,53 @@ fn array_replace(call: &Call) -> Result<ScalarValue> {
     Ok(like_first(call, &all))
 }
 
+/// # Errors
+/// 42804 for a quoted text, whose type nobody knows.
+fn filled_type(fields: &[FieldRef]) -> Result<FieldRef> {
+    if fields[0].data_type().is_null() {
+        let message = "could not determine polymorphic type because input has type unknown";
+        return Err(external(SqlError::new(SqlState::DATATYPE_MISMATCH, message)));
+    }
+    let list = Field::new("", crate::types::list_of(fields[0].data_type().clone()), true);
+    Ok(Arc::new(crate::types::array_named_after(&list, &fields[0]).unwrap_or(list)))
+}
+
+/// `array_fill(value, ARRAY[3])`: an array of one dimension, from 1 on.
+fn array_fill(call: &Call) -> Result<ScalarValue> {
+    fn refused<T>(state: SqlState, message: &str) -> Result<T> {
+        Err(external(SqlError::new(state, message)))
+    }
+    let numbers = |at: usize| match call.values.get(at).map(items) {
+        None => Ok(None),
+        Some(None) => refused(SqlState::NULL_VALUE_NOT_ALLOWED, "dimension array or low bound array cannot be null"),
+        Some(Some(all)) => match all.iter().map(super::values::int_of).collect::<Option<Vec<_>>>() {
+            Some(all) => Ok(Some(all)),
+            None => refused(SqlState::NULL_VALUE_NOT_ALLOWED, "dimension values cannot be null"),
+        },
+    };
+    let (lengths, lower) = (numbers(1)?.unwrap_or_default(), numbers(2)?);
+    let length = match lengths.as_slice() {
+        [] => 0,
+        [length] => *length,
+        _ => return refused(SqlState::FEATURE_NOT_SUPPORTED, "arrays of several dimensions are not supported"),
+    };
+    if lower.as_ref().is_some_and(|lower| lower.len() != lengths.len()) {
+        return refused(SqlState::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts");
+    }
+    if lower.is_some_and(|lower| lower.iter().any(|first| *first != 1)) {
+        return refused(SqlState::FEATURE_NOT_SUPPORTED, "arrays that do not begin at 1 are not supported");
+    }
+    let length = usize::try_from(length).ok().filter(|length| *length <= ARRAY_ITEMS_MAX);
+    let Some(length) = length else {
+        let message = format!("array size exceeds the maximum allowed ({ARRAY_ITEMS_MAX})");
+        return refused(SqlState::PROGRAM_LIMIT_EXCEEDED, &message);
+    };
+    let value = &call.values[0];
+    ResultBytes::within(call.options).check("array_fill", (value.size() as u64).saturating_mul(length as u64))?;
+    let all = vec![value.clone(); length];
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&all, &value.data_type())))
+}
+
 fn trim_array(call: &Call) -> Result<ScalarValue> {
     let mut rest = items(&call.values[0]).unwrap_or_default();
     let count = super::values::int_of(&call.values[1]).and_then(|count| usize::try_from(count).ok());
@@ -332,8 +381,9 @@ fn integers(all: impl IntoIterator<Item = i32>) -> ScalarValue {
 
 /// The functions. Those that are strict have no `with_nulls`.
 pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let all: [RowFunction; 25] = [
+    let all: [RowFunction; 26] = [
         strict("array_dims", 1..=1, |fields| of_array("array_dims", fields, nullable(DataType::Utf8View)?), array_dims),
+        strict("array_fill", 2..=3, filled_type, array_fill).with_nulls(),
         strict("array_length", 2..=2, returns_integer, array_length),
         strict("array_lower", 2..=2, returns_integer, |call| {
             Ok(ScalarValue::Int32(bounds(call).map(|(lower, _)| lower)))

@@ -39,6 +39,7 @@ mod below;
 mod in_joins;
 pub mod node;
 pub mod outer_columns;
+mod same_names;
 mod unnest;
 
 use below::{Below, Made, placeholder};
@@ -152,7 +153,7 @@ enum Apart {
 impl Correlated {
     /// Whether a node is left to DataFusion, which makes joins of its subqueries.
     fn is_left(&self, node: &LogicalPlan, options: &ConfigOptions) -> Result<bool> {
-        Ok(self.joins != Joins::None && !draws(node)? && runs(node, options))
+        Ok(self.joins != Joins::None && !draws(node)? && !same_names::has_same_names(node)? && runs(node, options))
     }
 
     /// A filter cut in three: conditions without subqueries, over them those that DataFusion makes joins of, one by
@@ -184,7 +185,7 @@ impl Correlated {
         })
     }
 
-    /// The subqueries of a node that name nothing outside are queries of their own.
+    /// The subqueries of a node that name nothing outside are queries of their own. EXISTS has no list of columns.
     fn within(&self, node: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         let own = |subquery: Subquery| -> Result<Subquery> {
@@ -200,7 +201,8 @@ impl Correlated {
                 Ok(match expr {
                     Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(own(subquery)?)),
                     Expr::Exists(Exists { subquery, negated }) => {
-                        Transformed::yes(Expr::Exists(Exists { subquery: own(subquery)?, negated }))
+                        let subquery = own(same_names::without_list(subquery)?)?;
+                        Transformed::yes(Expr::Exists(Exists { subquery, negated }))
                     }
                     Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                         Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery: own(subquery)?, negated }))

@@ -16,7 +16,9 @@ use arrow::{
 use datafusion::{
     error::{DataFusionError, Result},
     logical_expr::{
-        ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+        ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+        Volatility,
+        simplify::{ExprSimplifyResult, SimplifyContext},
     },
     scalar::ScalarValue,
 };
@@ -83,6 +85,15 @@ impl ScalarUDFImpl for Checked {
     }
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         Ok(arguments[0].clone())
+    }
+    /// A constant NULL beside whatever else makes it NULL, before anything is computed: as PostgreSQL folds strict
+    /// functions, so that what does not fit beside one is no error.
+    fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let null = arguments.iter().find(|argument| matches!(argument, Expr::Literal(value, _) if value.is_null()));
+        Ok(match null {
+            Some(null) => ExprSimplifyResult::Simplified(null.clone()),
+            None => ExprSimplifyResult::Original(arguments),
+        })
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let data = arguments.args[0].data_type();

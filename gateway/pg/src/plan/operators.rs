@@ -9,7 +9,7 @@ use crate::{
     plan::numbers,
     syntax::calls::{
         ARRAY_OF, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
-        UNEQUAL_TO_ALL,
+        SPAN_END, UNEQUAL_TO_ALL,
     },
     types::{self, is_text},
     windows::excluding,
@@ -161,10 +161,23 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         NEGATIVE => |of, _, schema| signed(of, true, schema),
         POSITIVE => |of, _, schema| signed(of, false, schema),
         COMPLEMENT => |of, _, schema| complement(of, schema),
+        SPAN_END => span_end,
         NOT_DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsNotDistinctFrom, right, schema)),
         _ => return Ok(PlannerResult::Original(expr)),
     };
     compares(expr.left, expr.right, schema).map(PlannerResult::Planned)
+}
+
+/// The end of a span of time, which may be given as its length.
+fn span_end(from: Expr, to: Expr, schema: &DFSchema) -> Result<Expr> {
+    if !matches!(to.get_type(schema)?, DataType::Interval(_)) {
+        return Ok(to);
+    }
+    let sum = RawBinaryExpr { op: Sql::Plus, left: from, right: to };
+    Ok(match Operators.plan_binary_op(sum, schema)? {
+        PlannerResult::Planned(sum) => sum,
+        PlannerResult::Original(sum) => sum.left + sum.right,
+    })
 }
 
 /// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.

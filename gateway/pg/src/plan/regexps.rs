@@ -26,9 +26,9 @@ use std::sync::{Arc, LazyLock};
 /// Whether a text has a match, by flags.
 const MATCHES: &str = "keyspan_regexp_matches";
 
-/// DataFusion's functions with a pattern as their second argument.
-pub(super) const FUNCTIONS: [&str; 5] =
-    ["regexp_count", "regexp_instr", "regexp_like", "regexp_match", "regexp_replace"];
+/// DataFusion's functions with a pattern as their second argument. (Those that count give bigint there: ours have their
+/// names.)
+pub(super) const FUNCTIONS: [&str; 3] = ["regexp_like", "regexp_match", "regexp_replace"];
 
 /// The flags of an operator, and whether it holds where nothing matches; `None` for other operators.
 pub(super) fn operator(op: Operator) -> Option<(&'static str, bool)> {
@@ -70,8 +70,7 @@ pub(super) fn of_call(mut call: ScalarFunction) -> Transformed<Expr> {
                 call.args.len() < 4 || text(3).is_some_and(|flags| flags.chars().all(|flag| "gi".contains(flag)));
             flags && text(2).is_some_and(|replacement| !replacement.contains(['\\', '$']))
         }
-        "regexp_like" | "regexp_match" => call.args.len() < 3 || text(2).is_some_and(|flags| flags == "i"),
-        _ => call.args.len() < 3,
+        _ => call.args.len() < 3 || text(2).is_some_and(|flags| flags == "i"),
     };
     match kept(pattern).filter(|_| plain) {
         Some(kept) if kept == *pattern => Transformed::no(Expr::ScalarFunction(call)),
@@ -172,7 +171,7 @@ fn all() -> [RowFunction; 6] {
             let is = pattern_of_one(call, 2, "regexp_like")?.is_match(&argument(call, 0)?).map_err(external)?;
             Ok(ScalarValue::Boolean(Some(is)))
         }),
-        strict("keyspan_regexp_count", 2..=4, returns_integer, |call| {
+        strict("regexp_count", 2..=4, returns_integer, |call| {
             let start = number(call, 2, "start", 1)?;
             let subject = argument(call, 0)?;
             let mut count = 0_i32;
@@ -190,7 +189,7 @@ fn all() -> [RowFunction; 6] {
             let groups = found.iter().skip(usize::from(found.len() > 1));
             Ok(text_list(groups.map(|group| group.clone().map(|group| subject[group].to_owned()))))
         }),
-        strict("keyspan_regexp_instr", 2..=7, returns_integer, |call| {
+        strict("regexp_instr", 2..=7, returns_integer, |call| {
             let (start, nth) = (number(call, 2, "start", 1)?, number(call, 3, "n", 1)?);
             let end = match call.values.get(4).and_then(int_of).unwrap_or(0) {
                 end @ 0..=1 => end == 1,

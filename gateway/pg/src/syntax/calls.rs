@@ -2,6 +2,7 @@
 //! of text, and comparisons with all or any rows of a subquery.
 
 use super::{
+    between,
     build::{call, is_quoted, parsed_expr},
     cast_calls, hypothetical, patterns, times, values,
 };
@@ -35,6 +36,8 @@ pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
 pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
 /// `IS DISTINCT FROM`
 pub(crate) const DISTINCT_FROM: &str = "IS DISTINCT FROM";
+/// The end of a span of time that begins at the left side: the right one, or where that is an interval their sum.
+pub(crate) const SPAN_END: &str = "end of span";
 /// `IS NOT DISTINCT FROM`
 pub(crate) const NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
@@ -81,6 +84,7 @@ pub fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
         Expr::Case { .. } => Ok(typed_first(expr)),
         Expr::IsDistinctFrom(left, right) => Ok(distinct(left, right, DISTINCT_FROM)),
         Expr::IsNotDistinctFrom(left, right) => Ok(distinct(left, right, NOT_DISTINCT_FROM)),
+        Expr::Between { .. } => Ok(between::symmetric(expr)),
         Expr::Interval(interval) => times::of_interval(interval),
         // `substr` has places alone.
         Expr::Substring { expr, substring_from: Some(pattern), substring_for, shorthand: false, .. } => {

@@ -8,7 +8,7 @@ use crate::ident::fold;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Select, SelectItem, SetExpr, TableFactor,
+    Select, SelectItem, SetExpr, TableFactor, TrimWhereField,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -171,6 +171,8 @@ fn name_of(expr: &Expr) -> (String, u8) {
         Expr::Substring { shorthand: true, .. } => fixed("substr"),
         Expr::Substring { .. } => fixed("substring"),
         Expr::Overlay { .. } => fixed("overlay"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Leading), .. } => fixed("ltrim"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Trailing), .. } => fixed("rtrim"),
         Expr::Trim { .. } => fixed("btrim"),
         Expr::Ceil { .. } => fixed("ceil"),
         Expr::Floor { .. } => fixed("floor"),

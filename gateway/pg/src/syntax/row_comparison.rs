@@ -9,6 +9,7 @@
 //! (a, b) <> (x, y)      a <> x OR b <> y
 //! (a, b) <= (x, y)      a < x OR (a = x AND b <= y)
 //! (a, b) IN ((x, y), …) (a = x AND b = y) OR …
+//! (a, b) IS DISTINCT FROM (x, y)    a IS DISTINCT FROM x OR b IS DISTINCT FROM y
 //! ```
 //!
 //! They become key ranges as any comparison does.
@@ -41,7 +42,20 @@ pub(crate) fn rewritten(expr: &Expr) -> Result<Option<Expr>> {
             let any = equal.into_iter().map(|one| Expr::Nested(Box::new(one)));
             let Some(any) = any.reduce(|left, right| binary(left, BinaryOperator::Or, right)) else { return Ok(None) };
             let any = Expr::Nested(Box::new(any));
-            Ok(Some(if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) } } else { any }))
+            Ok(Some(if *negated { negation(any) } else { any }))
+        }
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+            let (Some(left), Some(right)) = (fields(left), fields(right)) else { return Ok(None) };
+            if left.len() != right.len() {
+                return Err(unequal());
+            }
+            let pairs = left.into_iter().zip(right);
+            let distinct = pairs.map(|(left, right)| Expr::IsDistinctFrom(Box::new(left), Box::new(right)));
+            let Some(any) = distinct.reduce(|left, right| binary(left, BinaryOperator::Or, right)) else {
+                return Ok(None);
+            };
+            let any = Expr::Nested(Box::new(any));
+            Ok(Some(if matches!(expr, Expr::IsNotDistinctFrom(..)) { negation(any) } else { any }))
         }
         _ => Ok(None),
     }
@@ -56,7 +70,7 @@ fn is_comparison(op: &BinaryOperator) -> bool {
 /// 42601 for rows of different lengths.
 pub(crate) fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Expr> {
     if left.len() != right.len() {
-        return Err(SqlError::syntax("unequal number of entries in row expressions"));
+        return Err(unequal());
     }
     // What pairs before the last are compared by, and what follows where they are equal.
     let (strict, decided) = match op {
@@ -84,6 +98,14 @@ pub(crate) fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Re
         };
     }
     Ok(whole)
+}
+
+fn unequal() -> SqlError {
+    SqlError::syntax("unequal number of entries in row expressions")
+}
+
+fn negation(of: Expr) -> Expr {
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(of) }
 }
 
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
@@ -115,6 +137,12 @@ mod tests {
         check("(a, b) IN ((1, 2), (3, $1))", expect!["((a = 1 AND b = 2) OR (a = 3 AND b = $1))"]);
         check("(a, b) NOT IN ((1, 2))", expect!["NOT ((a = 1 AND b = 2))"]);
         check("(a, b) < (1, 2, 3)", expect!["42601 unequal number of entries in row expressions"]);
+        check("(a, b) IS DISTINCT FROM (1, c)", expect!["(a IS DISTINCT FROM 1 OR b IS DISTINCT FROM c)"]);
+        check(
+            "(a, b) IS NOT DISTINCT FROM (1, NULL)",
+            expect!["NOT (a IS DISTINCT FROM 1 OR b IS DISTINCT FROM NULL)"],
+        );
+        check("(a, b) IS DISTINCT FROM (1, 2, 3)", expect!["42601 unequal number of entries in row expressions"]);
         check("(a, b) = ANY (SELECT 1, 2)", expect!["as it is"]);
         check("(a) < (1)", expect!["as it is"]);
         check("a IN (1, 2)", expect!["as it is"]);

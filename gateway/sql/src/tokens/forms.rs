@@ -4,7 +4,7 @@ use super::{at, is_word, offset};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use keyspan_pg::{
     error::{Result, SqlError},
-    syntax::rows_of_sets::ALL,
+    syntax::{between::SYMMETRIC, rows_of_sets::ALL},
     windows::excluding::Exclusion,
 };
 
@@ -16,7 +16,7 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
     without_only(tokens, &next.token);
     interval_of_frame(tokens, &next.token);
     exclusions(tokens, &next.token);
-    if typed_name(tokens, &next) {
+    if typed_name(tokens, &next) || symmetric(tokens, &next) {
         return;
     }
     if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
@@ -83,6 +83,22 @@ fn typed_name(tokens: &mut Vec<TokenWithSpan>, next: &TokenWithSpan) -> bool {
     let cast = TokenWithSpan { token: Token::DoubleColon, span: next.span };
     tokens.extend([next.clone(), cast, name]);
     true
+}
+
+/// `BETWEEN SYMMETRIC a` as `BETWEEN mark * a`, which [`between`] takes off again; `ASYMMETRIC` says nothing. Gives
+/// whether it was one.
+///
+/// [`between`]: keyspan_pg::syntax::between
+fn symmetric(tokens: &mut Vec<TokenWithSpan>, next: &TokenWithSpan) -> bool {
+    if !tokens.last().is_some_and(|last| is_word(Some(&last.token), "between")) {
+        return false;
+    }
+    if is_word(Some(&next.token), "symmetric") {
+        let mark = Token::SingleQuotedString(SYMMETRIC.to_owned());
+        tokens.extend([mark, Token::Mul].map(|token| TokenWithSpan { token, span: next.span }));
+        return true;
+    }
+    is_word(Some(&next.token), "asymmetric")
 }
 
 /// `ORDER BY a USING >` as `ORDER BY a DESC`. Gives whether it was the sign.
