@@ -5,11 +5,11 @@
     tests/random/run.py --keyspan 'host=127.0.0.1 port=5432 user=keyspan password=…' --postgres '…' [--seeds 0:5000]
 
 Two tables of every common type, with keys, with and without NULLs, are made in a database of its own on both servers.
-Each seed makes one query out of the templates below: joins, subqueries, groups and grouping sets, windows, DISTINCT,
-set operations, casts between all types, with constants and with parameters; or a statement that writes, in a
-transaction that is rolled back when the tables that it left were read. What PostgreSQL answers is right: types and
-names of columns, rows, and their order where ORDER BY says it. What differs is printed with its seed, an error of
-Keyspan alone too, and XX000 always.
+Each seed makes one query out of the templates below: joins, LATERAL, subqueries that name the query around, groups and
+grouping sets, windows, DISTINCT, set operations, recursion, FOR UPDATE, casts between all types, with constants and
+with parameters; or a statement that writes, in a transaction that is rolled back when the tables that it left were
+read. What PostgreSQL answers is right: types and names of columns, rows, and their order where ORDER BY says it. What
+differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
 (`varchar` counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
 
 The exit code is 1 if anything was printed.
@@ -73,7 +73,9 @@ PARAMETERS = {
     "numeric": (1700, ["1.5", "2.50", "0.1", "-1.25", "100.00", "3"]), "float8": (701, ["1.5", "2.25", "-7"]),
     "text": (25, ["a", "ab", "x y", "", "10", None]), "boolean": (16, ["t", "f", None]), "date": (1082, ["2024-01-02"]),
     "timestamp": (1114, ["2024-01-12 01:30:00"]), "timestamptz": (1184, ["2024-01-03 12:00:00+00"]),
-    "interval": (1186, ["1 day", "02:00:00"]), "jsonb": (3802, ['{"b":1,"a":1e2}', '{"a": 1}', "2", '[-0,"x",{"a":[]}]']), "int[]": (1007, ["{1,2}", "{}"]),
+    "interval": (1186, ["1 day", "02:00:00"]),
+    "jsonb": (3802, ['{"b":1,"a":1e2}', '{"a": 1}', "2", '[-0,"x",{"a":[]}]']),
+    "int[]": (1007, ["{1,2}", "{}"]),
 }
 
 # Expressions of a type. `{type}` is one of that type, `{=type}` a constant, `{x}` one of a type that is chosen
@@ -87,8 +89,10 @@ EXPRESSIONS = {
         cardinality(array[{int}, 2]); (array[{int}, {int}])[2]; sign({numeric})::int; octet_length({text});
         strpos({text}, 'b'); (({int}) & 3) | 4; num_nulls({int}, {text}); -({int}); mod({int}, 5);
         (jsonb_build_array({int}, {text}) ->> 0)::int; ({int[]})[1]; cardinality({int[]}); array_length({int[]}, 1);
-        array_position({int[]}, {int}); (({jsonb}) ->> 'a')::int; ({int}) << 1; ({date} - {date}) / nullif({int}, 0);
-        gcd({int}, {int}); ({int}) # 5; ~({int}); width_bucket({float8}, 0, 10, 5); extract(isodow from {date})::int;
+        array_position({int[]}, {int}); (({jsonb}) ->> 'a')::int; ({int}) << 1;
+        ({date} - {date}) / nullif({int}, 0);
+        gcd({int}, {int}); ({int}) # 5; ~({int}); width_bucket({float8}, 0, 10, 5);
+        extract(isodow from {date})::int;
         extract(week from {timestamp})::int; date_part('quarter', {date})::int; array_upper({int[]}, 1);
         regexp_count({text}, 'a'); (string_to_array({text}, ' '))[1]::int; min_scale({numeric}); scale({numeric});
         jsonb_array_length(jsonb_build_array({any}, {int})); least({int}, {smallint}, 2); num_nonnulls({any}, {any})
@@ -125,12 +129,15 @@ EXPRESSIONS = {
         jsonb_build_object('k', {int}) ->> 'k'; ({jsonb}) ->> 'a'; jsonb_typeof({jsonb}); ({jsonb}) #>> '{b,0}';
         array_to_string({int[]}, ',', '-'); array_to_string(array[{text}, {text}], ','); right({text}, 2);
         format('%s-%I-%L', {any}, {text}, {text}); quote_literal({text}); quote_ident({text}); rpad({text}, 3);
-        to_char({date}, 'Dy DDth Mon'); to_char({interval}, 'HH24:MI'); to_char({float8}, 'FM990.0'); chr(65 + abs({int}) % 26);
-        to_hex({int}); encode({text}::bytea, 'hex'); btrim({text}, 'ab'); substring({text} from 'a.'); ltrim({text}, 'a');
+        to_char({date}, 'Dy DDth Mon'); to_char({interval}, 'HH24:MI'); to_char({float8}, 'FM990.0');
+        chr(65 + abs({int}) % 26);
+        to_hex({int}); encode({text}::bytea, 'hex'); btrim({text}, 'ab'); substring({text} from 'a.');
+        ltrim({text}, 'a');
         regexp_replace({text}, '(a)(b)?', '<\\1\\2>'); (regexp_match({text}, 'a(.)?'))[1]; substr({text}, {int}, 2);
         ({jsonb})::text; jsonb_pretty({jsonb}); to_char({timestamp}, 'IYYY-IW-ID HH12:MI:SS AM'); ({int[]})::text;
         (string_to_array({text}, 'a'))[2]; greatest({text}, {text}); ({interval})::text; left({text}, {int});
-        nullif({text}, '') || {text}; trim(leading 'a' from {text}); regexp_substr({text}, '[a-z]+'); ({numeric})::text
+        nullif({text}, '') || {text}; trim(leading 'a' from {text}); regexp_substr({text}, '[a-z]+');
+        ({numeric})::text
         """,
     "varchar": "({text})::varchar(4); ({int})::varchar",
     "boolean": """
@@ -146,9 +153,11 @@ EXPRESSIONS = {
         ({jsonb}) ? 'a'; ({int[]}) = ({int[]}); ({jsonb}) = ({jsonb}); ({text}) ^@ ({text}); ({int[]}) < ({int[]});
         now() > ({timestamptz}); current_date >= ({date}); ({date}, {interval}) overlaps ({date}, {interval});
         ({jsonb}) ?| array['a', 'b']; ({jsonb}) @? '$.a'; ({int[]}) <@ ({int[]}); ({jsonb}) < ({jsonb});
-        ({x}) = any (array[{x}, {=x}]); ({text}) !~ 'a$'; ({text}) ~* 'AB'; isfinite({timestamp}); ({boolean}) <> ({boolean});
+        ({x}) = any (array[{x}, {=x}]); ({text}) !~ 'a$'; ({text}) ~* 'AB'; isfinite({timestamp});
+        ({boolean}) <> ({boolean});
         ({int}) between symmetric ({int}) and ({int}); ({text}) like any (array['a%', {text}]);
-        (({int}), ({date})) is distinct from (({int}), ({date})); row({int}, {text}) in (row(1, 'a'), row({int}, {text}))
+        (({int}), ({date})) is distinct from (({int}), ({date}));
+        row({int}, {text}) in (row(1, 'a'), row({int}, {text}))
         """,
     "date": """
         ({timestamp})::date; ({date}) + 3; ({date}) - 1; date_trunc('month', {date})::date;
@@ -159,7 +168,8 @@ EXPRESSIONS = {
         date_trunc('day', {timestamp}); date_trunc('week', {timestamp}); ({date})::timestamp;
         ({timestamp}) + ({interval}); ({date}) - ({interval}); ({timestamptz}) at time zone 'America/New_York';
         to_timestamp({int}) at time zone 'UTC'; date_bin('15 minutes', {timestamp}, timestamp '2024-01-01');
-        greatest({timestamp}, {date}); make_timestamp(2024, 1 + abs({int}) % 12, 3, 4, 5, 6.5); ({timestamp}) - ({interval})
+        greatest({timestamp}, {date}); make_timestamp(2024, 1 + abs({int}) % 12, 3, 4, 5, 6.5);
+        ({timestamp}) - ({interval})
         """,
     "timestamptz": """
         ({timestamp})::timestamptz; ({timestamptz}) + ({interval}); ({timestamp}) at time zone 'Europe/Berlin'
@@ -167,19 +177,22 @@ EXPRESSIONS = {
     "interval": """
         ({interval}) + ({interval}); ({timestamp}) - ({timestamp}); ({interval}) * 2; age({timestamp}, {timestamp});
         make_interval(days => {int}); -({interval}); justify_hours({interval}); justify_days({interval});
-        ({interval}) / 2; ({timestamptz}) - ({timestamptz}); age({timestamp}, {date}); date_trunc('hour', {interval})
+        ({interval}) / 2; ({timestamptz}) - ({timestamptz}); age({timestamp}, {date});
+        date_trunc('hour', {interval})
         """,
     "jsonb": """
         to_jsonb({any}); jsonb_build_object('a', {any}, 'b', {int}); ({jsonb}) || ({jsonb}); ({jsonb}) -> 'a';
         jsonb_build_array({any}, {text}); to_jsonb({int[]}); jsonb_strip_nulls({jsonb}); ({jsonb}) - 'a';
-        jsonb_set({jsonb}, array['a'], {jsonb}); ({jsonb}) #> '{a,0}'; jsonb_path_query_first({jsonb}, '$.a'); ({jsonb}) - 0;
+        jsonb_set({jsonb}, array['a'], {jsonb}); ({jsonb}) #> '{a,0}'; jsonb_path_query_first({jsonb}, '$.a');
+        ({jsonb}) - 0;
         jsonb_path_query_array({jsonb}, '$[*]'); jsonb_object(array['a', {text}]); to_jsonb({numeric}) || ({jsonb});
         jsonb_insert({jsonb}, array['b'], {jsonb}); ({text} || '1')::jsonb; coalesce({jsonb} -> 'b', 'null')
         """,
     "int[]": """
         array[{int}, {int}]; ({int[]}) || ({int}); array_append({int[]}, {int}); ({int[]})[1:2];
         array_remove({int[]}, {int}); ({int[]}) || ({int[]}); array_prepend({int}, {int[]});
-        array_replace({int[]}, {int}, {int}); array_fill({int}, array[2]); array_positions({int[]}, {int}); trim_array({int[]}, 0);
+        array_replace({int[]}, {int}, {int}); array_fill({int}, array[2]); array_positions({int[]}, {int});
+        trim_array({int[]}, 0);
         array_cat({int[]}, {int[]}); (array[{int}, {int}])[2:]; array(select {=int} union all select 7)
         """,
 }
@@ -197,8 +210,10 @@ AGGREGATES = """
     max({int[]}); jsonb_array_length(jsonb_agg({int})); bit_or({int}); variance({int}); stddev({numeric});
     percentile_cont(0.5) within group (order by {int}); percentile_disc(0.5) within group (order by {text});
     mode() within group (order by {int}); count(distinct ({int}, {text})); max({interval}); sum({interval});
-    min({timestamptz}) filter (where {boolean}); sum({float8} * 0); avg({interval}); bit_and({int}); max(distinct {text});
-    jsonb_agg({any} order by {int}, {text}) is not null; jsonb_object_agg({int}, {any}) is null; regr_count({int}, {int});
+    min({timestamptz}) filter (where {boolean}); sum({float8} * 0); avg({interval}); bit_and({int});
+    max(distinct {text});
+    jsonb_agg({any} order by {int}, {text}) is not null; jsonb_object_agg({int}, {any}) is null;
+    regr_count({int}, {int});
     covar_pop({int}, {int}); stddev_pop({int}); min({jsonb} ->> 'a'); bit_xor({int});
     length(string_agg({text}, '-' order by {int}, {text}) filter (where {boolean})); sum({int}) + count({any});
     percentile_cont(array[0.25, 0.75]) within group (order by {float8}); rank({=int}) within group (order by {int});
@@ -246,7 +261,8 @@ CONDITIONS = """
     {col} > all (select w.a from t2 w where w.id < 9 and w.a < {col});
     (select max(w.id) from t1 w where w.a = {col}) is not null; ({text}) in (select w.c from t2 w);
     ({int}) > (select avg(w.a) from t2 w); (select false); (select max(w.a) from t2 w) > 100;
-    ({col}, {text}) in (select w.a, w.c from t2 w); ({col}, 1) not in (select w.id, w.a from t1 w where w.a is not null);
+    ({col}, {text}) in (select w.a, w.c from t2 w);
+    ({col}, 1) not in (select w.id, w.a from t1 w where w.a is not null);
     exists (select w.a from t1 w where w.id <= {col} group by w.a having count(*) > 1);
     exists (select 1 from t1 w join t2 u on u.a = w.a where w.id = {col} and u.id > {int});
     {col} in (select max(w.a) from t1 w where w.k group by w.c union select 3); {text} = any (select w.d from t2 w);
@@ -258,9 +274,11 @@ SCALARS = """
     (select max(w.c) from t2 w where w.a = {col} having count(*) > 1);
     (select w.d from t1 w where w.id = {col}); exists (select 1 from t2 w where w.a = {col});
     array(select w.a from t1 w where w.id <= {col} and w.k order by w.id);
-    (select w.c from t1 w where w.a = {col} order by w.id desc limit 1); (select count(*) from t1 w where ({col}, w.k) = (w.a, {boolean}));
+    (select w.c from t1 w where w.a = {col} order by w.id desc limit 1);
+    (select count(*) from t1 w where ({col}, w.k) = (w.a, {boolean}));
     (select jsonb_agg(w.a order by w.id) from t2 w where w.id < {col}); {col} in (select w.a from t2 w where w.i);
-    (select string_agg(w.c, ',' order by w.id) from t1 w where w.a > {col} and w.d <> {text}); (select {int} + max(w.id) from t2 w);
+    (select string_agg(w.c, ',' order by w.id) from t1 w where w.a > {col} and w.d <> {text});
+    (select {int} + max(w.id) from t2 w);
     (select sum(u.n) from (select w.n, w.a from t1 w where w.id <> {col}) u where u.a = {col})
     """
 # What stands behind LATERAL, and the columns that it has.
@@ -273,7 +291,10 @@ LATERALS = [
     ("unnest(array[{int}, {int}]) with ordinality y(m, q)", {"m": "int", "q": "bigint"}),
     ("(select w.a as m, w.c as q from t2 w where w.a = {col}) y", {"m": "int", "q": "text"}),
     ("(select {int} + w.a as m, {text} as q from t2 w where w.id < {col}) y", {"m": "int", "q": "text"}),
-    ("(select sum(w.a) as m, {text} as q from t1 w where w.a > {col} having count(*) > 1) y", {"m": "bigint", "q": "text"}),
+    (
+        "(select sum(w.a) as m, {text} as q from t1 w where w.a > {col} having count(*) > 1) y",
+        {"m": "bigint", "q": "text"},
+    ),
     ("jsonb_to_record(jsonb_build_object('m', {int}, 'q', {text})) y(m int, q text)", {"m": "int", "q": "text"}),
 ]
 JOINS = ["join", "left join", "join", "right join", "full join"]
@@ -383,12 +404,14 @@ class Maker:
             call, names = self.one(LATERALS)
             rows = self.filled(call, 1)
             self.scope["y"] = names
-            return f"{x} x " + self.one([f"left join lateral {rows} on true", f"cross join lateral {rows}", f", {rows}"])
+            forms = [f"left join lateral {rows} on true", f"cross join lateral {rows}", f", {rows}"]
+            return f"{x} x " + self.one(forms)
         if form == 15:
             self.scope = {"x": {"m": "int"}}
             word, step = self.one(["union all", "union"]), self.one(["r.m + 1", "r.m * 2", "r.m + w.a % 3 + 1"])
             other = " join t2 w on w.t = r.m" if "w.a" in step else ""
-            return f"(with recursive r(m) as (select 1 {word} select {step} from r{other} where r.m < 6) select m from r) x"
+            query = f"select 1 {word} select {step} from r{other} where r.m < 6"
+            return f"(with recursive r(m) as ({query}) select m from r) x"
         if form == 13:
             self.scope = {"x": TABLES[x]}
             if self.chance(0.5) and x == "t1":
@@ -402,10 +425,50 @@ class Maker:
             if join != "full join" and self.chance(0.3):
                 on += f" and {self.expression('boolean', 1)}"
             if join != "full join" and self.chance(0.15):
-                on = f"{on} and ({self.filled(self.one(CONDITIONS), 1)})" if self.chance(0.7) else self.filled(self.one(CONDITIONS), 1)
+                condition = self.condition()
+                on = f"{on} and ({condition})" if self.chance(0.7) else condition
             return f"{x} x {join} {y} y on {on}"
         self.scope = {"x": TABLES[x]}
         return f"{x} x"
+
+    def condition(self):
+        """A condition with a subquery."""
+        return self.subquery() if self.chance(0.5) else self.filled(self.one(CONDITIONS), 1)
+
+    def subquery(self):
+        """A condition with a subquery of any relations, which names columns outside of it."""
+        inner = Maker(self.random.random(), self.sent)
+        relations = re.sub(
+            r"(?<=\bt[12] )[xyw]\b|(?<=\) )[xyw]\b|\b[xyw](?=[.(])", lambda found: f"in_{found[0]}", inner.relations(0)
+        )
+        own = {f"in_{alias}": names for alias, names in inner.scope.items()}
+        # An aggregate of nothing but columns outside would be one of the query outside.
+        inner.scope = own
+        aggregates = ["count(*)", "max({int})", "sum({numeric})", "count({text})", "min({date})"]
+        aggregate = inner.filled(self.one(aggregates), 1)
+        key = self.one(inner.columns("int", "bigint") or ["1"])
+        inner.scope = {**own, **self.scope}
+        outside = self.one(self.columns("int", "bigint") or ["1"])
+        conditions = [f"({inner.expression('boolean', 1)})" for _ in range(self.random.randint(0, 2))]
+        if self.chance(0.7):
+            conditions.append(f"{key} {self.one(['=', '=', '<', '>=', '<>'])} {outside}")
+        word = "and" if " where " in relations.rsplit(")", 1)[-1] else "where"
+        rest = f" from {relations}" + (f" {word} " + " and ".join(conditions) if conditions else "")
+        shown = inner.expression("int", 1)
+        form = self.random.randrange(8)
+        if form <= 2:
+            items = self.one(["1", "*", f"{shown}, {key} as id", f"distinct {shown}", f"{aggregate} as a"])
+            having = self.one(["", f" group by {key}", f" group by {key} having {aggregate} is not null"])
+            if items == "*" or items.startswith((shown, "distinct")):
+                having = ""
+            return f"{self.one(['', 'not '])}exists (select {items}{rest}{having})"
+        if form <= 4:
+            wanted = self.one([outside, self.expression("int", 1)])
+            return f"{wanted} {self.one(['in', 'not in', '= any', '<> all', '< any'])} (select {shown}{rest})"
+        if form == 5:
+            return f"({outside}, {self.expression('text', 0)}) in (select {key}, {inner.expression('text', 0)}{rest})"
+        compared = self.one(["is not null", "is null"])
+        return f"(select {aggregate}{rest}{self.one(['', '', ' having count(*) > 1'])}) {compared}"
 
     def where(self, before=""):
         """WHERE, or AND where there is one `before`."""
@@ -413,7 +476,7 @@ class Maker:
             return ""
         conditions = [self.expression("boolean", 2)] if self.chance(0.8) else []
         if not conditions or self.chance(0.2):
-            conditions.append(self.filled(self.one(CONDITIONS), 1))
+            conditions.append(self.condition())
         word = "and" if " where x.id in (" in before else "where"
         return f" {word} " + " and ".join(f"({condition})" for condition in conditions)
 
@@ -424,7 +487,7 @@ class Maker:
             kind = self.kind()
             items.append((self.expression(kind, self.random.randint(0, 2)), kind))
         if not named and self.chance(0.2):
-            items.append((self.filled(self.one(SCALARS), 1), None))
+            items.append((self.subquery() if self.chance(0.3) else self.filled(self.one(SCALARS), 1), None))
         is_distinct = self.chance(0.35)
         if not is_distinct and self.chance(0.35):
             has_keys = all("id" in names for names in self.scope.values())

@@ -26,6 +26,7 @@
 //! | where | symptom without it | upstream | test |
 //! |---|---|---|---|
 //! | `aggregates/min_max.rs` | `min`, `max` of floats forget NaN, infinities | [24432] | `postgres/extremes.slt` |
+//! | `plan/apply/same_names.rs` | `EXISTS (… a JOIN b … WHERE b.id = outer.x)` asks `a.id` | | `postgres/same_names.slt` |
 //! | `plan/cast_names.rs` | casts of one value to two types have one name, which is refused | | `postgres/casts_beside.slt` |
 //! | `plan/casts.rs` | a cast that loses digits is taken away from before a comparison | | `postgres/computed_lists.slt` |
 //! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |

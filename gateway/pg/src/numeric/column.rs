@@ -127,12 +127,17 @@ pub fn to_exact(array: &ArrayRef) -> Result<ArrayRef> {
 /// The first of the values.
 pub(crate) fn collect(values: impl Iterator<Item = Result<Option<Exact>>>) -> Result<ArrayRef> {
     let mut out = LargeBinaryBuilder::with_capacity(values.size_hint().0, 0);
+    // Of a column of a map most may be NULL.
+    let mut nulls = 0;
     for value in values {
-        match value? {
-            Some(exact) => out.append_value(exact.as_bytes()),
-            None => out.append_null(),
-        }
+        let Some(exact) = value? else {
+            nulls += 1;
+            continue;
+        };
+        out.append_nulls(std::mem::take(&mut nulls));
+        out.append_value(exact.as_bytes());
     }
+    out.append_nulls(nulls);
     let array: LargeBinaryArray = out.finish();
     Ok(Arc::new(array))
 }

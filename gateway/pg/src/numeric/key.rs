@@ -8,7 +8,7 @@ use super::{
     number::{Decimal, Number},
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryBuilder, StringViewArray},
+    array::{Array, ArrayBuilder, ArrayRef, AsArray, BinaryBuilder, StringViewArray},
     datatypes::DataType,
 };
 use datafusion::{
@@ -150,12 +150,19 @@ fn number_of_key(key: &[u8]) -> Option<Number> {
 /// # Errors
 /// 22003
 pub fn keys(array: &ArrayRef) -> PlanResult<ArrayRef> {
-    let mut keys = BinaryBuilder::with_capacity(array.len(), array.len() * 8);
-    for row in 0..array.len() {
-        match column::exact(array, row).map_err(|error| DataFusionError::External(Box::new(error)))? {
-            Some(exact) => keys.append_value(exact.key()),
-            None => keys.append_null(),
+    let mut keys = BinaryBuilder::with_capacity(array.len(), (array.len() - array.null_count()) * 8);
+    let mut push = |row: usize| {
+        let exact = column::exact(array, row).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if let Some(exact) = exact {
+            keys.append_nulls(row - keys.len());
+            keys.append_value(exact.key());
         }
+        Ok::<(), DataFusionError>(())
+    };
+    match array.logical_nulls() {
+        Some(nulls) => nulls.valid_indices().try_for_each(&mut push)?,
+        None => (0..array.len()).try_for_each(&mut push)?,
     }
+    keys.append_nulls(array.len() - keys.len());
     Ok(Arc::new(keys.finish()))
 }

@@ -323,7 +323,7 @@ pub(super) fn only(function: &Function) -> Option<(&Expr, Option<&Expr>)> {
 type FunctionRule = fn(&Function) -> Result<Option<Expr>>;
 
 /// Functions that are called in another form.
-const FUNCTIONS: [(&str, FunctionRule); 16] = [
+const FUNCTIONS: [(&str, FunctionRule); 15] = [
     ("array", of_array_query),
     ("cume_dist", hypothetical::rewritten),
     ("date_trunc", of_date_trunc),
@@ -338,11 +338,6 @@ const FUNCTIONS: [(&str, FunctionRule); 16] = [
     ("percentile_cont", of_ordered_set),
     ("percentile_disc", of_ordered_set),
     ("rank", hypothetical::rewritten),
-    ("regexp_instr", |function| {
-        let FunctionArguments::List(list) = &function.args else { return Ok(None) };
-        // DataFusion's function does not know the end of a match, nor a group by number.
-        Ok((list.args.len() > 4).then(|| call_with("keyspan_regexp_instr", function)))
-    }),
     ("regexp_replace", of_regexp_replace),
 ];
 

@@ -10,8 +10,11 @@ use crate::{
     functions::scalar_function::RunOnColumns,
 };
 use arrow::{
-    array::{Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, ListArray, StringViewArray, StringViewBuilder},
-    buffer::OffsetBuffer,
+    array::{
+        Array, ArrayBuilder, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray, StringViewArray,
+        StringViewBuilder,
+    },
+    buffer::{NullBuffer, OffsetBuffer},
     datatypes::DataType,
 };
 use datafusion::{
@@ -19,23 +22,18 @@ use datafusion::{
     logical_expr::ColumnarValue,
 };
 use keyspan_catalog::open_map::EMPTY;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+/// The empty document in an array of views: its length, and its bytes.
+const EMPTY_VIEW: u128 =
+    EMPTY.len() as u128 | (EMPTY.as_bytes()[0] as u128) << 32 | (EMPTY.as_bytes()[1] as u128) << 40;
 
 /// `->`
-pub(super) const GET: RunOnColumns = |arguments, _, cancelled| {
-    texts(arguments, cancelled, |part, values| {
-        values.append_option(part);
-        Ok(())
-    })
-};
+pub(super) const GET: RunOnColumns =
+    |arguments, _, cancelled| texts(arguments, cancelled, |part| Ok(Some(Cow::Borrowed(part))));
 
 /// `->>`
-pub(super) const GET_TEXT: RunOnColumns = |arguments, _, cancelled| {
-    texts(arguments, cancelled, |part, values| {
-        values.append_option(part.map(scan::content).transpose()?.flatten());
-        Ok(())
-    })
-};
+pub(super) const GET_TEXT: RunOnColumns = |arguments, _, cancelled| texts(arguments, cancelled, scan::content);
 
 /// `?`
 pub(super) fn exists(
@@ -44,20 +42,21 @@ pub(super) fn exists(
     cancelled: Option<&CancelFlag>,
 ) -> Result<Option<ArrayRef>> {
     let Some((documents, key)) = column_and_key(arguments) else { return Ok(None) };
-    let mut values = BooleanBuilder::with_capacity(documents.len());
-    for document in documents {
+    let mut is = BooleanBufferBuilder::new(documents.len());
+    is.append_n(documents.len(), false);
+    for (row, view) in documents.views().iter().enumerate() {
+        if *view == EMPTY_VIEW || documents.is_null(row) {
+            continue;
+        }
         cancelled.map_or(Ok(()), CancelFlag::check)?;
-        values.append_option(match document {
-            None => None,
-            Some(EMPTY) => Some(false),
-            Some(object) if object.trim_ascii_start().starts_with('{') => {
-                Some(scan::member(object, key).map_err(raised)?.is_some())
-            }
+        let object = documents.value(row);
+        if !object.trim_ascii_start().starts_with('{') {
             // Strings and items of arrays are looked at row by row.
-            Some(_) => return Ok(None),
-        });
+            return Ok(None);
+        }
+        is.set_bit(row, scan::member(object, key).map_err(raised)?.is_some());
     }
-    Ok(Some(Arc::new(values.finish())))
+    Ok(Some(Arc::new(BooleanArray::new(is.finish(), documents.nulls().cloned()))))
 }
 
 /// The keys of an object.
@@ -112,22 +111,35 @@ fn members(
     Ok(Some(Arc::new(lists)))
 }
 
+/// A text or NULL for each document, of the member of the key; NULL where there is none.
 fn texts(
     arguments: &[ColumnarValue],
     cancelled: Option<&CancelFlag>,
-    push: impl Fn(Option<&str>, &mut StringViewBuilder) -> SqlResult<()>,
+    shown: impl Fn(&str) -> SqlResult<Option<Cow<'_, str>>>,
 ) -> Result<Option<ArrayRef>> {
     let Some((documents, key)) = column_and_key(arguments) else { return Ok(None) };
-    let mut values = StringViewBuilder::with_capacity(documents.len());
-    for document in documents {
+    let (mut found, mut rows) = (StringViewBuilder::new(), Vec::new());
+    for (row, view) in documents.views().iter().enumerate() {
+        if *view == EMPTY_VIEW || documents.is_null(row) {
+            continue;
+        }
         cancelled.map_or(Ok(()), CancelFlag::check)?;
-        let part = match document {
-            None | Some(EMPTY) => None,
-            Some(document) => scan::member(document, key).map_err(raised)?,
-        };
-        push(part, &mut values).map_err(raised)?;
+        let Some(part) = scan::member(documents.value(row), key).map_err(raised)? else { continue };
+        if let Some(text) = shown(part).map_err(raised)? {
+            found.append_value(text);
+            rows.push(row);
+        }
     }
-    Ok(Some(Arc::new(values.finish())))
+    // Most rows may have none: each would cost as much as one that has.
+    let found = found.finish();
+    let (mut views, mut is_valid) = (vec![0; documents.len()], BooleanBufferBuilder::new(documents.len()));
+    is_valid.append_n(documents.len(), false);
+    for (row, view) in rows.into_iter().zip(found.views()) {
+        views[row] = *view;
+        is_valid.set_bit(row, true);
+    }
+    let nulls = NullBuffer::new(is_valid.finish());
+    Ok(Some(Arc::new(StringViewArray::try_new(views.into(), found.data_buffers().to_vec(), Some(nulls))?)))
 }
 
 fn raised(error: SqlError) -> DataFusionError {
