@@ -193,7 +193,7 @@ EXPRESSIONS = {
         array_remove({int[]}, {int}); ({int[]}) || ({int[]}); array_prepend({int}, {int[]});
         array_replace({int[]}, {int}, {int}); array_fill({int}, array[2]); array_positions({int[]}, {int});
         trim_array({int[]}, 0);
-        array_cat({int[]}, {int[]}); (array[{int}, {int}])[2:]; array(select {=int} union all select 7)
+        array_cat({int[]}, {int[]}); (array[{int}, {int}])[2:]; array(select {=int})
         """,
 }
 OF_ANY_TYPE = """

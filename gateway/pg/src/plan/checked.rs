@@ -5,6 +5,9 @@
 //! `CASE WHEN x <> 0 THEN y / x > 1.5 ELSE false END` is how PostgreSQL's manual says that a division by zero is kept
 //! away. DataFusion makes `x <> 0 AND y / x > 1.5` of it, whose sides it may both compute; `CASE true WHEN …` it
 //! leaves.
+//!
+//! `sum(y / x) FILTER (WHERE x <> 0)` computes nothing for rows that the filter leaves out; DataFusion computes
+//! arguments for all rows first. What may fail there stands in a CASE with the filter's condition.
 
 use super::{
     casts, checked_arithmetic,
@@ -17,7 +20,11 @@ use datafusion::{
         tree_node::{Transformed, TreeNode},
     },
     error::Result,
-    logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, expr::ScalarFunction, lit},
+    logical_expr::{
+        BinaryExpr, Case, Expr, ExprSchemable, Operator,
+        expr::{ScalarFunction, Sort},
+        lit,
+    },
     optimizer::AnalyzerRule,
 };
 use std::sync::Arc;
@@ -73,8 +80,39 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 None => Transformed::no(Expr::Cast(cast)),
             })
         }
+        Expr::AggregateFunction(mut call) => {
+            let params = &mut call.params;
+            let is = filtered(params.filter.as_deref(), &mut params.args, &mut params.order_by, schema)?;
+            let call = Expr::AggregateFunction(call);
+            Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+        }
+        Expr::WindowFunction(mut call) => {
+            let params = &mut call.params;
+            // What windows are ordered by has a value for every row.
+            let is = filtered(params.filter.as_deref(), &mut params.args, &mut [], schema)?;
+            let call = Expr::WindowFunction(call);
+            Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+        }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Puts the arguments of an aggregate that may fail into a CASE with the condition of its FILTER; whether there were
+/// any. A CASE has no name of a type, so that values whose type has one stay.
+fn filtered(filter: Option<&Expr>, arguments: &mut [Expr], order_by: &mut [Sort], schema: &DFSchema) -> Result<bool> {
+    let Some(filter) = filter.filter(|filter| !filter.is_volatile()) else { return Ok(false) };
+    let mut any = false;
+    for expr in arguments.iter_mut().chain(order_by.iter_mut().map(|order| &mut order.expr)) {
+        if !expr.exists(|expr| Ok(may_fail(expr) && expr.any_column_refs()))?
+            || !expr.to_field(schema)?.1.metadata().is_empty()
+        {
+            continue;
+        }
+        let when_then_expr = vec![(Box::new(filter.clone()), Box::new(std::mem::take(expr)))];
+        *expr = Expr::Case(Case { expr: None, when_then_expr, else_expr: None });
+        any = true;
+    }
+    Ok(any)
 }
 
 /// Whether a CASE gives booleans, and what it gives, or asks behind its first condition, might fail.

@@ -102,6 +102,34 @@ fn check_descent(path: &str) -> std::result::Result<(), SqlError> {
     Ok(())
 }
 
+/// A path as it was written.
+fn parsed(path: &str) -> Result<JsonPath> {
+    check(path).map_err(external)?;
+    check_descent(path).map_err(external)?;
+    JsonPath::new(path)
+        .map_err(|_| external(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in jsonpath \"{path}\""))))
+}
+
+/// A path whose members are those of each item that is an object. The crate unwraps an array for `.a`, as lax paths are
+/// to do, but gives nothing at all where one of its items is no object, or has no such member: so a filter, which unwraps
+/// them as well, chooses items before. Where texts have escapes, which the crate does not print, a path stays.
+fn unwrapping(path: JsonPath) -> JsonPath {
+    const OBJECTS: &str = "?(@.type() == \"object\")";
+    let text = path.to_string();
+    if text.starts_with("strict ") || text.contains('\\') {
+        return path;
+    }
+    let (mut out, mut quoted) = (String::with_capacity(text.len()), false);
+    for (at, c) in text.char_indices() {
+        if c == '.' && !quoted && text[at..].starts_with(".\"") {
+            out.push_str(OBJECTS);
+        }
+        quoted ^= c == '"';
+        out.push(c);
+    }
+    JsonPath::new(&out).unwrap_or(path)
+}
+
 /// A path, compiled. Those that a thread has compiled last are kept.
 fn compiled(path: &str) -> Result<Arc<JsonPath>> {
     /// Paths that a thread keeps.
@@ -113,12 +141,7 @@ fn compiled(path: &str) -> Result<Arc<JsonPath>> {
         if let Some((_, found)) = newest.iter().find(|(of, _)| of == path) {
             return Ok(Arc::clone(found));
         }
-        check(path).map_err(external)?;
-        check_descent(path).map_err(external)?;
-        let parsed = JsonPath::new(path).map_err(|_| {
-            external(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in jsonpath \"{path}\"")))
-        })?;
-        let parsed = Arc::new(parsed);
+        let parsed = Arc::new(unwrapping(parsed(path)?));
         newest.truncate(KEPT - 1);
         newest.push_front((path.to_owned(), Arc::clone(&parsed)));
         Ok(parsed)
@@ -130,7 +153,7 @@ fn compiled(path: &str) -> Result<Arc<JsonPath>> {
 /// # Errors
 /// 42601, 54000.
 pub(super) fn normal(path: &str) -> Result<String> {
-    Ok(compiled(path)?.to_string())
+    Ok(parsed(path)?.to_string())
 }
 
 fn error(error: &EvalError) -> SqlError {

@@ -164,7 +164,7 @@ fn name_of(expr: &Expr) -> (String, u8) {
         Expr::Subquery(query) => of_first_item(&query.body),
         Expr::Tuple(_) => fixed("row"),
         Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => fixed("overlaps"),
-        Expr::Exists { .. } => fixed("exists"),
+        Expr::Exists { negated: false, .. } => fixed("exists"),
         Expr::Array(_) => fixed("array"),
         Expr::Extract { .. } => fixed("extract"),
         Expr::Position { .. } => fixed("position"),

@@ -18,7 +18,7 @@ use datafusion::{
         tree_node::{TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
-        Expr, LogicalPlan, LogicalPlanBuilder, Subquery,
+        Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Subquery,
         expr::{Exists, InSubquery},
         lit,
         utils::split_conjunction,
@@ -76,13 +76,26 @@ fn is_mistaken(subquery: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// The subquery of EXISTS without its select list, which nobody looks at: what stands in it may have the name of
-/// another column.
+/// The subquery of EXISTS without its select list, DISTINCT and order, which say nothing of whether there is a row: what
+/// stands in the list may have the name of another column, or fail.
 ///
 /// # Errors
 /// DataFusion's.
 pub(super) fn without_list(subquery: Subquery) -> Result<Subquery> {
-    let LogicalPlan::Projection(projection) = subquery.subquery.as_ref() else { return Ok(subquery) };
-    let plan = LogicalPlanBuilder::from(Arc::clone(&projection.input)).project([lit(1)])?.build()?;
-    Ok(Subquery { outer_ref_columns: plan.all_out_ref_exprs(), subquery: Arc::new(plan), ..subquery })
+    let mut plan = subquery.subquery.as_ref();
+    loop {
+        plan = match plan {
+            LogicalPlan::Distinct(Distinct::All(input)) => input,
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => &sort.input,
+            LogicalPlan::Projection(projection) => {
+                let listed = LogicalPlanBuilder::from(Arc::clone(&projection.input)).project([lit(1)])?.build()?;
+                return Ok(Subquery {
+                    outer_ref_columns: listed.all_out_ref_exprs(),
+                    subquery: listed.into(),
+                    ..subquery
+                });
+            }
+            _ => return Ok(subquery),
+        };
+    }
 }
