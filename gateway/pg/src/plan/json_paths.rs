@@ -158,13 +158,11 @@ pub(super) fn normal(path: &str) -> Result<String> {
 
 fn error(error: &EvalError) -> SqlError {
     let state = match error {
-        EvalError::NoKey(_) => SqlState::SQL_JSON_MEMBER_NOT_FOUND,
+        EvalError::NoKey(_) | EvalError::MemberAccess => SqlState::SQL_JSON_MEMBER_NOT_FOUND,
         EvalError::ArrayAccess | EvalError::WildcardArrayAccess | EvalError::SizeNotArray => {
             SqlState::SQL_JSON_ARRAY_NOT_FOUND
         }
-        EvalError::MemberAccess | EvalError::WildcardMemberAccess | EvalError::KeyValueNotObject => {
-            SqlState::SQL_JSON_OBJECT_NOT_FOUND
-        }
+        EvalError::WildcardMemberAccess | EvalError::KeyValueNotObject => SqlState::SQL_JSON_OBJECT_NOT_FOUND,
         EvalError::ArrayIndexOutOfBounds | EvalError::ArrayIndexOutOfRange | EvalError::ArrayIndexNotNumeric => {
             SqlState::INVALID_SQL_JSON_SUBSCRIPT
         }
