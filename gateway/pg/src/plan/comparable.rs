@@ -10,10 +10,10 @@ use crate::{
     functions::scalar_function::external,
     types::{self, is_text},
 };
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion::{
     common::{DFSchema, tree_node::Transformed},
-    error::Result,
+    error::{DataFusionError, Result},
     functions::unicode::expr_fn::left,
     logical_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, expr::InList},
     optimizer::AnalyzerRule,
@@ -74,7 +74,16 @@ fn pair(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<()
     if !refused {
         return Ok(());
     }
-    let name = |expr: &Expr, field: &arrow::datatypes::Field| match expr {
+    Err(undefined((left, &a), op, (right, &b)))
+}
+
+/// 42883 for an operator that nobody defines for its sides' types.
+pub(super) fn undefined(
+    (left, a): (&Expr, &Field),
+    op: impl std::fmt::Display,
+    (right, b): (&Expr, &Field),
+) -> DataFusionError {
+    let name = |expr: &Expr, field: &Field| match expr {
         // A whole number that is written out is an integer where it fits.
         Expr::Literal(ScalarValue::Int64(Some(number)), _) if i32::try_from(*number).is_ok() => "integer".to_owned(),
         _ => match types::sql_type(field) {
@@ -84,10 +93,12 @@ fn pair(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> Result<()
             None => types::pg_type(field).name().to_owned(),
         },
     };
-    let message = format!("operator does not exist: {} {op} {}", name(left, &a), name(right, &b));
-    Err(external(SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    )))
+    let message = format!("operator does not exist: {} {op} {}", name(left, a), name(right, b));
+    external(
+        SqlError::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        ),
+    )
 }
 
 /// Booleans that are joined to a text.

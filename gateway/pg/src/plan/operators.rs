@@ -44,7 +44,7 @@ pub struct Operators;
 type Step = fn(RawBinaryExpr, &DFSchema) -> Result<PlannerResult<RawBinaryExpr>>;
 
 /// The steps in which an operator is planned, until one of them gives an expression.
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     // Those that the passes over the syntax tree made.
     ("comparisons of our own", custom),
     ("bit strings", bits),
@@ -60,6 +60,7 @@ const STEPS: [(&str, Step); 11] = [
     ("times of day and intervals", clocks_and_spans),
     // By the types that the sides have by now, of numbers too.
     ("arithmetic by types", by_types),
+    ("arrays and documents alone", containments),
 ];
 
 /// `ARRAY[…]` of values whose type Arrow has no name for, under that name; `None` where it has, or where they differ.
@@ -579,6 +580,22 @@ fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
         Sql::AtArrow => contains(left, right),
         _ => contains(right, left),
     }))
+}
+
+/// Refuses `&&`, `@>`, `<@`, `@?` and `@@` of other values than the arrays and documents that the steps before have
+/// planned: DataFusion would plan, and not run them.
+fn containments(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let (left, right) = (&expr.left, &expr.right);
+    let is_open = |side: &Expr| is_unknown(side) || matches!(side, Expr::Placeholder(_));
+    let is_one = matches!(expr.op, Sql::PGOverlap | Sql::AtArrow | Sql::ArrowAt | Sql::AtQuestion | Sql::AtAt);
+    if !is_one || is_open(left) || is_open(right) {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let ((_, a), (_, b)) = (left.to_field(schema)?, right.to_field(schema)?);
+    if a.data_type().is_null() || b.data_type().is_null() {
+        return Ok(PlannerResult::Original(expr));
+    }
+    Err(super::comparable::undefined((left, &a), &expr.op, (right, &b)))
 }
 
 /// A side of an operator of arrays: a quoted text, or a parameter without a type, as an array like the other side.
