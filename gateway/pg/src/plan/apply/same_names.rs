@@ -47,33 +47,41 @@ pub(super) fn has_same_names(node: &LogicalPlan) -> Result<bool> {
 }
 
 fn is_mistaken(subquery: &LogicalPlan) -> Result<bool> {
-    let mut lifted: HashMap<String, Column> = HashMap::new();
     let mut found = false;
-    subquery.apply(|node| {
-        if let LogicalPlan::Filter(filter) = node {
-            let conditions = split_conjunction(&filter.predicate).into_iter().filter(|part| part.contains_outer());
-            for column in conditions.flat_map(Expr::column_refs) {
-                let known = lifted.entry(column.name.clone()).or_insert_with(|| column.clone());
-                found |= known != column;
-            }
-        }
-        found = found || has_same_names(node)?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    // What the subquery shows, and what a query in its FROM hands on.
-    subquery.apply(|node| {
-        let shown: Vec<&Expr> = match node {
-            LogicalPlan::Projection(projection) => projection.expr.iter().collect(),
-            LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.iter().chain(&aggregate.aggr_expr).collect(),
-            _ => Vec::new(),
-        };
-        for expr in shown {
-            let is_other = |column: &Column| !matches!(expr, Expr::Column(same) if same == column);
-            found |= lifted.get(&expr.qualified_name().1).is_some_and(is_other);
-        }
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
+    lifted(subquery, &mut found)?;
     Ok(found)
+}
+
+/// The columns of a node's input that conditions below it read which are lifted over it, by name; `found` where one
+/// meets another column of its name.
+fn lifted(node: &LogicalPlan, found: &mut bool) -> Result<HashMap<String, Column>> {
+    let mut columns: HashMap<String, Column> = HashMap::new();
+    let mut add = |column: Column, found: &mut bool| {
+        let known = columns.entry(column.name.clone()).or_insert_with(|| column.clone());
+        *found |= *known != column;
+    };
+    for input in node.inputs() {
+        lifted(input, found)?.into_values().for_each(|column| add(column, found));
+    }
+    if let LogicalPlan::Filter(filter) = node {
+        let conditions = split_conjunction(&filter.predicate).into_iter().filter(|part| part.contains_outer());
+        conditions.flat_map(Expr::column_refs).for_each(|column| add(column.clone(), found));
+    }
+    *found = *found || has_same_names(node)?;
+    // What the subquery shows, and what a query in its FROM hands on.
+    let shown: Vec<&Expr> = match node {
+        LogicalPlan::Projection(projection) => projection.expr.iter().collect(),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.iter().chain(&aggregate.aggr_expr).collect(),
+        _ => Vec::new(),
+    };
+    for expr in shown {
+        let is_other = |column: &Column| !matches!(expr, Expr::Column(same) if same == column);
+        *found |= columns.get(&expr.qualified_name().1).is_some_and(is_other);
+    }
+    if let LogicalPlan::SubqueryAlias(alias) = node {
+        columns.values_mut().for_each(|column| column.relation = Some(alias.alias.clone()));
+    }
+    Ok(columns)
 }
 
 /// The subquery of EXISTS without its select list, DISTINCT and order, which say nothing of whether there is a row: what
