@@ -9,7 +9,7 @@ use crate::{
     error::{SqlError, SqlState},
     functions::{
         bool_of,
-        json::{a_jsonb, argument, typed_list},
+        json::{a_jsonb, argument, change, typed_list},
         scalar_function::{
             self, Call, RowFunction, external, nullable, nullable_named, returns_boolean, strict, variadic,
         },
@@ -110,9 +110,9 @@ fn parsed(path: &str) -> Result<JsonPath> {
         .map_err(|_| external(SqlError::new(SqlState::SYNTAX_ERROR, format!("syntax error in jsonpath \"{path}\""))))
 }
 
-/// A path whose members are those of each item that is an object. The crate unwraps an array for `.a`, as lax paths are
-/// to do, but gives nothing at all where one of its items is no object, or has no such member: so a filter, which unwraps
-/// them as well, chooses items before. Where texts have escapes, which the crate does not print, a path stays.
+/// A path whose members are those of each item that is an object. The crate unwraps an array for `.a`, as lax paths
+/// are to do, but gives nothing at all where one of its items is no object, or has no such member: so a filter, which
+/// unwraps them as well, chooses items before. Where texts have escapes, which the crate does not print, a path stays.
 fn unwrapping(path: JsonPath) -> JsonPath {
     const OBJECTS: &str = "?(@.type() == \"object\")";
     let text = path.to_string();
@@ -193,12 +193,6 @@ fn values(document: &Value) -> u64 {
     }
 }
 
-fn document(text: &str) -> Result<Value> {
-    serde_json::from_str(text).map_err(|_| {
-        external(SqlError::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json"))
-    })
-}
-
 /// What a call asks: all items or the first one, by names of functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
@@ -209,8 +203,9 @@ enum Asked {
 /// The items of a call's path, `None` for an error that is to be silent.
 fn items(call: &Call, asked: Asked, silent: bool) -> Result<Option<Vec<Value>>> {
     let path = compiled(&argument(call, 1)?)?;
-    let target = document(&argument(call, 0)?)?;
-    let vars = if call.values.len() > 2 { document(&argument(call, 2)?)? } else { Value::Object(Default::default()) };
+    let target = change::parsed(&argument(call, 0)?)?;
+    let vars =
+        if call.values.len() > 2 { change::parsed(&argument(call, 2)?)? } else { Value::Object(Default::default()) };
     let silent = silent || call.values.get(3).and_then(bool_of).unwrap_or(false);
     let loops = argument(call, 1)?.matches('*').count().saturating_sub(1);
     if loops > 0 && values(&target).saturating_pow(u32::try_from(loops).unwrap_or(u32::MAX) + 1) > LOOPS_VALUES_MAX {

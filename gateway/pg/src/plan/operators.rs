@@ -4,14 +4,14 @@
 use crate::{
     common_type::{beside, is_unknown},
     error::{SqlError, SqlState},
-    functions::{self, planned, same_type},
+    functions::{self, planned},
     numeric,
     plan::numbers,
     syntax::calls::{
         ARRAY_OF, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
         SPAN_END, UNEQUAL_TO_ALL,
     },
-    types::{self, is_text},
+    types,
     windows::excluding,
 };
 use arrow::datatypes::{DataType, Field};
@@ -22,7 +22,6 @@ use datafusion::{
         Cast, Expr, ExprSchemable, Operator, binary_expr,
         expr::Placeholder,
         planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr},
-        when,
     },
     prelude::lit,
     scalar::ScalarValue,
@@ -30,10 +29,12 @@ use datafusion::{
 };
 use std::sync::Arc;
 
+mod arrays;
 mod documents;
 mod subscripts;
 mod times;
 
+use arrays::{array_literal, array_of, arrays, concatenation, equals_any, or_open, unequal_to_all};
 use times::{clocks_and_spans, dates, is_span, spans};
 
 /// The planner of binary operators.
@@ -62,26 +63,6 @@ const STEPS: [(&str, Step); 12] = [
     ("arithmetic by types", by_types),
     ("arrays and documents alone", containments),
 ];
-
-/// `ARRAY[…]` of values whose type Arrow has no name for, under that name; `None` where it has, or where they differ.
-fn named_array(items: &[Expr], schema: &DFSchema) -> Result<Option<Expr>> {
-    let open = |item: &&Expr| !is_unknown(item) && !matches!(item, Expr::Literal(ScalarValue::Null, _));
-    let fields = items.iter().filter(open).map(|item| Ok(item.to_field(schema)?.1)).collect::<Result<Vec<_>>>()?;
-    let Some(first) = fields.first() else { return Ok(None) };
-    let name = |field: &Field| field.metadata().get(types::TYPE_KEY).cloned();
-    let list = Field::new("", types::list_of(first.data_type().clone()), true);
-    let Some(array) = types::array_named_after(&list, first) else { return Ok(None) };
-    if fields.iter().any(|field| name(field) != name(first) || field.data_type() != first.data_type()) {
-        return Ok(None);
-    }
-    let typed = items.iter().map(|item| match open(&item) {
-        true => item.clone(),
-        false => crate::common_type::cast_without_digits(item.clone(), first),
-    });
-    let made = datafusion::functions_nested::expr_fn::make_array(typed.collect());
-    let array = Arc::new(array.with_name("array"));
-    Ok(Some(Expr::Cast(Cast::new_from_field(Box::new(made), array))))
-}
 
 impl ExprPlanner for Operators {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
@@ -181,42 +162,6 @@ fn span_end(from: Expr, to: Expr, schema: &DFSchema) -> Result<Expr> {
     })
 }
 
-/// `ARRAY[…]`: whole numbers that fit are integers; numerics with different digits after the point keep them.
-fn array_literal(items: Vec<Expr>, schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
-    let items: Vec<Expr> = items.into_iter().map(|item| literal(&item).unwrap_or(item)).collect();
-    // A parameter is what the first item is that has a type.
-    let known = items.iter().filter(|item| !is_unknown(item) && !is_open_parameter(item));
-    let known = known.filter_map(|item| item.get_type(schema).ok()).find(|data| !data.is_null());
-    let typed = |item| match (item, &known) {
-        (Expr::Placeholder(Placeholder { id, field: None }), Some(data)) => {
-            parameter_of(id, &types::without_digits(data))
-        }
-        (item, _) => item,
-    };
-    let items: Vec<Expr> = items.into_iter().map(typed).collect();
-    if let Some(array) = named_array(&items, schema)? {
-        return Ok(PlannerResult::Planned(array));
-    }
-    let types: Option<Vec<DataType>> = items.iter().map(|item| item.get_type(schema).ok()).collect();
-    let common = types.as_ref().and_then(crate::common_type::of_numbers);
-    let (Some(types), Some(common)) = (types, common) else { return Ok(PlannerResult::Original(items)) };
-    if !types.iter().any(numeric::is_numeric) {
-        return Ok(PlannerResult::Original(items));
-    }
-    let cast = items.into_iter().zip(&types);
-    let cast = cast.map(|(item, from)| crate::common_type::as_number(item, from, &common));
-    Ok(PlannerResult::Original(cast.collect()))
-}
-
-/// The same of items that a call of `make_array` has planned.
-fn array_of(items: Expr, schema: &DFSchema) -> Result<Expr> {
-    let Expr::ScalarFunction(call) = items else { return Ok(items) };
-    Ok(match array_literal(call.args, schema)? {
-        PlannerResult::Planned(array) => array,
-        PlannerResult::Original(items) => datafusion::functions_nested::expr_fn::make_array(items),
-    })
-}
-
 /// Unary minus or plus, which DataFusion's planner refuses for a numeric of the exact form.
 fn signed(of: Expr, negative: bool, schema: &DFSchema) -> Result<Expr> {
     let of = if is_unknown(&of) { Expr::Cast(Cast::new(Box::new(of), DataType::Float64)) } else { of };
@@ -276,63 +221,6 @@ fn distinct(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Expr {
     let types = left.get_type(schema).ok().zip(right.get_type(schema).ok());
     let computed = types.and_then(|(a, b)| numbers::operation(op, &left, &a, &right, &b));
     computed.unwrap_or_else(|| binary_expr(left, op, right))
-}
-
-/// `||` of an array: a quoted text or a parameter beside it is an array, not an item, and so is NULL, which adds
-/// nothing.
-fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-    let RawBinaryExpr { op, left, right } = expr;
-    if !matches!(op, Sql::StringConcat) {
-        return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
-    }
-    let is_null = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Null, _));
-    if is_null(&right) && is_list(&left, schema) {
-        return Ok(PlannerResult::Planned(left));
-    }
-    if is_null(&left) && is_list(&right, schema) {
-        return Ok(PlannerResult::Planned(right));
-    }
-    let like = |side: Expr, other: &Expr| match (side, other.get_type(schema)) {
-        (Expr::Placeholder(Placeholder { id, field: None }), Ok(list @ DataType::List(_))) => parameter_of(id, &list),
-        (side, _) => side,
-    };
-    let left = like(left, &right);
-    let right = like(right, &left);
-    let left = if is_list(&right, schema) { written(beside(left, &right, schema)) } else { left };
-    let right = if is_list(&left, schema) { written(beside(right, &left, schema)) } else { right };
-    // A parameter beside what is neither an array nor a document is a text. A numeric of the exact form is not the
-    // bytes that Arrow takes it for.
-    let is_text_beside = |other: &Expr| match other.get_type(schema) {
-        Ok(data) => numeric::is_number(&data) || data.is_temporal() || is_text(&data) || data.is_null(),
-        Err(_) => is_open_parameter(other),
-    };
-    let of_text = |side: Expr, is: bool| match side {
-        Expr::Placeholder(Placeholder { id, field: None }) if is => parameter_of(id, &DataType::Utf8View),
-        side => side,
-    };
-    let (left_is, right_is) = (is_text_beside(&right), is_text_beside(&left));
-    let (left, right) = (of_text(left, left_is), of_text(right, right_is));
-    let shown = |side: Expr| match side.get_type(schema) {
-        Ok(data) if numeric::is_exact(&data) => Expr::Cast(Cast::new(Box::new(side), DataType::Utf8View)),
-        _ => side,
-    };
-    Ok(match (is_list(&left, schema), is_list(&right, schema)) {
-        (true, true) => PlannerResult::Original(RawBinaryExpr { op, left, right }),
-        (true, false) => PlannerResult::Planned(same_type::array_append().call(vec![left, right])),
-        (false, true) => PlannerResult::Planned(same_type::array_prepend().call(vec![left, right])),
-        (false, false) => PlannerResult::Original(RawBinaryExpr { op, left: shown(left), right: shown(right) }),
-    })
-}
-
-/// A whole number that is written out is an integer where it fits: `'{1}'::int[] || 2` is of integers.
-fn written(item: Expr) -> Expr {
-    match item {
-        Expr::Literal(ScalarValue::Int64(Some(number)), metadata) => match i32::try_from(number) {
-            Ok(number) => Expr::Literal(ScalarValue::Int32(Some(number)), metadata),
-            Err(_) => Expr::Literal(ScalarValue::Int64(Some(number)), metadata),
-        },
-        item => item,
-    }
 }
 
 /// Quoted texts that are compared, or computed with.
@@ -478,72 +366,6 @@ fn by_types(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawB
     Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
 }
 
-/// `<> ALL` from `= ANY`; it holds for an array without items.
-fn unequal_to_all(has: Expr) -> Result<Expr> {
-    let Expr::ScalarFunction(call) = &has else { return Ok(Expr::Not(Box::new(has))) };
-    let is_empty = datafusion::functions_nested::expr_fn::cardinality(call.args[0].clone()).eq(lit(0_u64));
-    when(is_empty, lit(true)).otherwise(or_open(has, false)?)
-}
-
-/// The outcome of a comparison with the items of a list: `found` if an item equals; else NULL if an item is NULL.
-fn or_open(has: Expr, found: bool) -> Result<Expr> {
-    let Expr::ScalarFunction(call) = &has else { return Ok(if found { has } else { Expr::Not(Box::new(has)) }) };
-    let list = call.args[0].clone();
-    let otherwise = if found { has.clone() } else { Expr::Not(Box::new(has.clone())) };
-    let open = Expr::Literal(ScalarValue::Boolean(None), None);
-    when(has, lit(found)).when(planned::list_has_nulls().call(vec![list]), open).otherwise(otherwise)
-}
-
-/// Whether a value is an item of a list; one that a client will send, or a quoted text, takes its type from the value.
-fn equals_any(value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
-    let list = match list {
-        Expr::Placeholder(Placeholder { id, field: None }) => {
-            let item = Field::new_list_field(value.get_type(schema)?, true);
-            let field = Field::new(&id, DataType::List(Arc::new(item)), true);
-            Expr::Placeholder(Placeholder::new_with_field(id, Some(Arc::new(field))))
-        }
-        Expr::Literal(ref text, _) if is_text(&text.data_type()) || text.data_type().is_null() => {
-            let item = Field::new_list_field(value.get_type(schema)?, true);
-            Expr::Cast(Cast::new(Box::new(list), DataType::List(Arc::new(item))))
-        }
-        other => other,
-    };
-    let item = match list.get_type(schema) {
-        Ok(DataType::List(item)) => Some(item.data_type().clone()),
-        _ => None,
-    };
-    let value = match (value, &item) {
-        (Expr::Placeholder(Placeholder { id, field: None }), Some(item)) => parameter_of(id, item),
-        (value, _) => value,
-    };
-    if let Some((item, of)) = item.zip(value.get_type(schema).ok())
-        && let Some(has) = has_number(&list, &item, &value, &of)
-    {
-        return Ok(has);
-    }
-    // `char(n)` compares without blanks at the end.
-    let is_char = value.to_field(schema).is_ok_and(|(_, field)| types::char_length(&field).is_some());
-    let list = if is_char { functions::arrays::array_without_blanks().call(vec![list]) } else { list };
-    Ok(datafusion::functions_nested::expr_fn::array_has(list, value))
-}
-
-/// Whether a list has a number, where one of them or both are numerics of different forms.
-fn has_number(list: &Expr, item: &DataType, value: &Expr, of: &DataType) -> Option<Expr> {
-    let has_numeric = numeric::is_numeric(item) || numeric::is_numeric(of);
-    if !numeric::is_number(item) || !numeric::is_number(of) || !has_numeric || item == of && !numeric::is_exact(of) {
-        return None;
-    }
-    let of_type = |item: DataType| {
-        Expr::Cast(Cast::new(Box::new(list.clone()), DataType::List(Arc::new(Field::new_list_field(item, true)))))
-    };
-    if item.is_floating() || of.is_floating() {
-        let value = crate::common_type::as_number(value.clone(), of, &DataType::Float64);
-        return Some(datafusion::functions_nested::expr_fn::array_has(of_type(DataType::Float64), value));
-    }
-    let keys = functions::interval_micros().call(vec![of_type(numeric::EXACT)]);
-    Some(datafusion::functions_nested::expr_fn::array_has(keys, numeric::key::key().call(vec![value.clone()])))
-}
-
 /// `text ^@ beginning` is `starts_with`, which a key finds as one range.
 fn starts_with(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     if !matches!(expr.op, Sql::PGStartsWith) {
@@ -555,31 +377,6 @@ fn starts_with(expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBin
     };
     let sides = vec![text(expr.left), text(expr.right)];
     Ok(PlannerResult::Planned(datafusion::functions::string::starts_with().call(sides)))
-}
-
-/// `&&`, `@>` and `<@` of two arrays, which DataFusion has otherwise or not at all.
-fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-    use datafusion::functions_nested::expr_fn::{array_has_all, array_has_any};
-    let is_of_arrays = matches!(expr.op, Sql::PGOverlap | Sql::AtArrow | Sql::ArrowAt)
-        && (is_list(&expr.left, schema) || is_list(&expr.right, schema));
-    if !is_of_arrays {
-        return Ok(PlannerResult::Original(expr));
-    }
-    let (left, right) = (as_list(&expr.left, &expr.right, schema), as_list(&expr.right, &expr.left, schema));
-    // A NULL in an array equals no item of another.
-    let without_nulls = |side: Expr| functions::arrays::array_without_nulls().call(vec![side]);
-    let contains = |whole: Expr, part: Expr| {
-        let (is_there, is_null) = (whole.clone().is_not_null(), whole.clone().is_null());
-        let all = array_has_all(whole, part.clone());
-        let has = Expr::and(all, Expr::Not(Box::new(planned::list_has_nulls().call(vec![part]))));
-        // NULL in the place of an array is open, whatever the part is.
-        Expr::and(Expr::or(has, is_null), Expr::or(is_there, Expr::Literal(ScalarValue::Boolean(None), None)))
-    };
-    Ok(PlannerResult::Planned(match expr.op {
-        Sql::PGOverlap => array_has_any(without_nulls(left), right),
-        Sql::AtArrow => contains(left, right),
-        _ => contains(right, left),
-    }))
 }
 
 /// Refuses `&&`, `@>`, `<@`, `@?` and `@@` of other values than the arrays and documents that the steps before have
@@ -596,17 +393,6 @@ fn containments(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<
         return Ok(PlannerResult::Original(expr));
     }
     Err(super::comparable::undefined((left, &a), &expr.op, (right, &b)))
-}
-
-/// A side of an operator of arrays: a quoted text, or a parameter without a type, as an array like the other side.
-fn as_list(side: &Expr, other: &Expr, schema: &DFSchema) -> Expr {
-    match (side, other.get_type(schema)) {
-        (Expr::Placeholder(Placeholder { id, field: None }), Ok(list @ DataType::List(_))) => {
-            let field = Arc::new(Field::new(id, list, true));
-            Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(field)))
-        }
-        _ => beside(side.clone(), other, schema),
-    }
 }
 
 /// Whole numbers as `integer` where they fit, beside another or beside an `integer` or `smallint`.

@@ -1,5 +1,6 @@
-//! `a BETWEEN SYMMETRIC b AND c`, which sqlparser does not know: its tokens are read as `a BETWEEN mark * b AND c`, since
-//! nothing that may stand in a bound without brackets binds more tightly than `*` and is not within its right side.
+//! `a BETWEEN SYMMETRIC b AND c`, which sqlparser does not know: its tokens are read as `a BETWEEN mark * b AND c`,
+//! since nothing that may stand in a bound without brackets binds more tightly than `*` and is not within its right
+//! side.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 

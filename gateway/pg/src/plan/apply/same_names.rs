@@ -84,8 +84,8 @@ fn lifted(node: &LogicalPlan, found: &mut bool) -> Result<HashMap<String, Column
     Ok(columns)
 }
 
-/// The subquery of EXISTS without its select list, DISTINCT and order, which say nothing of whether there is a row: what
-/// stands in the list may have the name of another column, or fail.
+/// The subquery of EXISTS without its select list, DISTINCT and order, which say nothing of whether there is a row:
+/// what stands in the list may have the name of another column, or fail.
 ///
 /// # Errors
 /// DataFusion's.
