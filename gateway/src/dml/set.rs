@@ -12,7 +12,7 @@
 //! The first three may be nested, as in `(props || $1) - 'b'`; they are told by the syntax tree.
 
 use super::{
-    assign::assign,
+    assign::{assign, assign_scalar},
     messages, select,
     target::{Place, Target, TargetColumn},
 };
@@ -26,7 +26,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 use datafusion::{
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident},
+    sql::sqlparser::ast::{self, BinaryOperator, DataType, Expr, Ident},
 };
 use keyspan_catalog::{Encoding, SqlType, Value, open_map};
 use keyspan_storage::{FamilyName, Mutation, store::delete_column};
@@ -107,7 +107,11 @@ impl Assignment {
             Change::Value => select::hint(hints, &self.items[0], target.columns[self.position].kind),
             Change::Map(steps) => {
                 let kinds = steps.iter().flat_map(|step| step.kinds());
-                self.items.iter().zip(kinds).for_each(|(item, kind)| select::hint(hints, item, *kind));
+                for (item, kind) in self.items.iter().zip(kinds) {
+                    // As `of` writes a parameter.
+                    let item = if let Expr::Cast { expr, data_type: DataType::JSONB, .. } = item { expr } else { item };
+                    select::hint(hints, item, *kind);
+                }
             }
         }
     }
@@ -118,6 +122,13 @@ impl Assignment {
             Change::Value => 1,
             Change::Map(steps) => steps.iter().map(|step| step.kinds().len()).sum(),
         }
+    }
+
+    /// The items of a change of a map that reads nothing of it, with their types; `None` for another assignment.
+    pub(crate) fn blind_items(&self) -> Option<impl Iterator<Item = (&Expr, SqlType)>> {
+        let Change::Map(steps) = &self.change else { return None };
+        let kinds = steps.iter().flat_map(|step| step.kinds()).copied();
+        (!steps.contains(&Step::Replace)).then(|| self.items.iter().zip(kinds))
     }
 
     /// Whether it sets a part of the key.
@@ -156,24 +167,37 @@ impl Assignment {
         mutations: &mut Vec<Mutation>,
     ) -> Result<bool> {
         let column = &target.columns[self.position];
-        let (Change::Map(steps), Place::Open { family, encoding, .. }) = (&self.change, &column.place) else {
-            let value = assign(batch.column(from), row, column, target.input.input())?;
-            if after.is_none() {
-                target.check_null(column, &value)?;
-            }
-            column.set(&value, mutations)?;
-            let keeps_unknown = messages::keeps_unknown(column, &value);
+        if let (Change::Map(steps), Place::Open { family, encoding, .. }) = (&self.change, &column.place) {
+            let items = (from..from + self.width()).map(|at| ScalarValue::try_from_array(batch.column(at), row));
+            let changes = MapChanges::of((target, column), steps, &items.collect::<Result<Vec<_>, _>>()?)?;
             if let Some(after) = after {
-                after[self.position] = value;
+                after[self.position] = changes.applied(&after[self.position], encoding)?;
             }
-            return Ok(keeps_unknown);
-        };
-        let changes = MapChanges::of((target, column), steps, (batch, from, row))?;
-        if let Some(after) = after {
-            after[self.position] = changes.applied(&after[self.position], encoding)?;
+            changes.push(family, mutations);
+            return Ok(false);
         }
-        changes.push(family, mutations);
-        Ok(false)
+        let value = assign(batch.column(from), row, column, target.input.input())?;
+        if after.is_none() {
+            target.check_null(column, &value)?;
+        }
+        column.set(&value, mutations)?;
+        let keeps_unknown = messages::keeps_unknown(column, &value);
+        if let Some(after) = after {
+            after[self.position] = value;
+        }
+        Ok(keeps_unknown)
+    }
+
+    /// Adds the mutations of a change of a map whose items have these values.
+    ///
+    /// # Errors
+    /// 22023, 22004 and 54000 for what an open family does not take; those of assignment.
+    pub(crate) fn change(&self, target: &Target, items: &[ScalarValue], mutations: &mut Vec<Mutation>) -> Result<()> {
+        let column = &target.columns[self.position];
+        if let (Change::Map(steps), Place::Open { family, .. }) = (&self.change, &column.place) {
+            MapChanges::of((target, column), steps, items)?.push(family, mutations);
+        }
+        Ok(())
     }
 }
 
@@ -224,35 +248,32 @@ fn arguments(function: &ast::Function) -> Option<[&Expr; 3]> {
 struct MapChanges(BTreeMap<Bytes, Option<Bytes>>);
 
 impl MapChanges {
-    fn of(
-        (target, column): (&Target, &TargetColumn),
-        steps: &[Step],
-        (batch, from, row): (&RecordBatch, usize, usize),
-    ) -> Result<Self> {
-        let (mut changes, mut at) = (BTreeMap::new(), from);
+    /// What steps with these items do.
+    fn of((target, column): (&Target, &TargetColumn), steps: &[Step], items: &[ScalarValue]) -> Result<Self> {
+        let assigned = |item: &ScalarValue| assign_scalar(item, &item.data_type(), column, target.input.input());
+        let (mut changes, mut rest) = (BTreeMap::new(), items);
         for step in steps {
-            match step {
-                Step::Replace => {
-                    let old = assign(batch.column(at + 1), row, column, target.input.input())?;
-                    let keys = column.members(&old)?;
+            let (of, behind) = rest.split_at(step.kinds().len());
+            rest = behind;
+            match (step, of) {
+                (Step::Replace, [new, old]) => {
+                    let keys = column.members(&assigned(old)?)?;
                     changes.extend(keys.keys().filter_map(|key| Some((open_map::qualifier_of(key)?, None))));
-                    changes.extend(
-                        column.cells(&assign(batch.column(at), row, column, target.input.input())?)?.map_values(),
-                    );
+                    changes.extend(column.cells(&assigned(new)?)?.map_values());
                 }
-                Step::Merge => {
-                    let map = assign(batch.column(at), row, column, target.input.input())?;
+                (Step::Merge, [map]) => {
+                    let map = assigned(map)?;
                     if map == Value::Null {
                         return Err(null_operand("||", &column.name));
                     }
                     changes.extend(column.cells(&map)?.map_values());
                 }
-                Step::Member => {
-                    let key = text(batch, at, row)?.ok_or_else(|| {
+                (Step::Member, [key, value]) => {
+                    let key = text(key).ok_or_else(|| {
                         let message = "jsonb subscript in assignment must not be null";
                         SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message)
                     })?;
-                    let value = match assign(batch.column(at + 1), row, column, target.input.input())? {
+                    let value = match assigned(value)? {
                         Value::Text(json) => json,
                         // As PostgreSQL assigns NULL to a part of jsonb.
                         _ => "null".to_owned(),
@@ -261,16 +282,16 @@ impl MapChanges {
                     let (qualifier, value) = column.cell(&key, &value)?;
                     changes.insert(qualifier, Some(value));
                 }
-                Step::Remove => {
-                    for key in keys(batch, at, row, &column.name)? {
+                (Step::Remove, [of]) => {
+                    for key in keys(of, &column.name)? {
                         let Some(qualifier) = open_map::qualifier_of(&key) else { continue };
                         if column.hides(&qualifier).is_none() {
                             changes.insert(qualifier, None);
                         }
                     }
                 }
+                _ => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "a step without its items")),
             }
-            at += step.kinds().len();
         }
         Ok(Self(changes))
     }
@@ -312,29 +333,27 @@ impl Cells {
     }
 }
 
-/// The text of a column of a batch.
-fn text(batch: &RecordBatch, at: usize, row: usize) -> Result<Option<String>> {
-    let scalar = ScalarValue::try_from_array(batch.column(at), row)?;
-    if scalar.data_type().is_integer() {
+/// The text of a key; `None` for NULL.
+fn text(key: &ScalarValue) -> Option<String> {
+    if key.data_type().is_integer() {
         // As PostgreSQL subscripts an object: the number is the key's text.
-        return Ok((!scalar.is_null()).then(|| scalar.to_string()));
+        return (!key.is_null()).then(|| key.to_string());
     }
-    Ok(scalar.try_as_str().flatten().map(str::to_owned))
+    key.try_as_str().flatten().map(str::to_owned)
 }
 
 /// The keys that are removed: one, or those of an array.
-fn keys(batch: &RecordBatch, at: usize, row: usize, column: &str) -> Result<Vec<String>> {
-    let scalar = ScalarValue::try_from_array(batch.column(at), row)?;
-    if scalar.is_null() {
+fn keys(of: &ScalarValue, column: &str) -> Result<Vec<String>> {
+    if of.is_null() {
         return Err(null_operand("-", column));
     }
-    if scalar.data_type().is_integer() {
+    if of.data_type().is_integer() {
         let message = "cannot delete from object using integer index";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
     }
-    match scalar.try_as_str().flatten() {
+    match of.try_as_str().flatten() {
         Some(key) => Ok(vec![key.to_owned()]),
-        None => Ok(path(&scalar)?),
+        None => Ok(path(of)?),
     }
 }
 

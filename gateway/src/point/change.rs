@@ -1,28 +1,30 @@
 //! Changes of rows that are there: what is read of a row, and what its columns are set to.
 //!
-//! An UPDATE sets columns to values, or adds to them; an INSERT whose key is taken may also use the row that was to be
-//! inserted (`EXCLUDED`). Read of a row are the columns that something is added to, and those of RETURNING that are not
-//! set.
+//! An UPDATE sets columns to values, or adds to them, or writes and deletes cells of an open family; an INSERT whose key
+//! is taken may also use the row that was to be inserted (`EXCLUDED`). Read of a row are the columns that something is
+//! added to, and those of RETURNING that are not set.
 
 use super::{
     names::{Parameters, operand_value},
-    shape::{Addend, NewValue, Operand},
+    shape::{self, Addend, Named, NewValue, Operand},
     sums::{self, sum},
 };
 use crate::{
     dml::{
         assign::{assign_scalar, now},
+        set::Assignment,
         target::{Place, Target, TargetColumn, marker},
     },
     pg::{
         error::{Result, SqlError, SqlState},
+        ident::quoted,
         types,
     },
     provider::{self, WantedMaps, decode::Layout},
     view::View,
 };
 use arrow::array::ArrayRef;
-use datafusion::scalar::ScalarValue;
+use datafusion::{scalar::ScalarValue, sql::sqlparser::ast::Expr};
 use keyspan_catalog::{SqlType, Value};
 use keyspan_storage::{Columns, Mutation, Row, RowSet, Scan};
 use std::sync::Arc;
@@ -32,6 +34,13 @@ pub(super) struct Change {
     /// Columns by their places, and their new values.
     set: Vec<(usize, New)>,
     old: Old,
+}
+
+/// What a statement sets: columns of a table and their new values, which may be made of the row that was to be inserted.
+pub(super) struct Set<'a> {
+    pub(super) of: &'a Named,
+    pub(super) values: Vec<(String, Expr)>,
+    pub(super) excluded: bool,
 }
 
 /// The columns that are read of a row.
@@ -52,6 +61,8 @@ enum New {
         added: Added,
         off: bool,
     },
+    /// Cells of an open family, by the operands of the assignment.
+    Cells(Assignment, Vec<Operand>),
 }
 
 enum Added {
@@ -76,14 +87,22 @@ impl Change {
     /// Compiles what columns are set to. `returned` are the places of columns that are asked for.
     pub(super) fn of(
         target: &Target,
-        set: Vec<(String, NewValue)>,
+        Set { of, values, excluded }: Set<'_>,
         returned: &[usize],
         parameters: &mut Parameters,
         view: &View,
     ) -> Option<Self> {
         let mut read = Vec::new();
-        let set: Vec<(usize, New)> =
-            set.into_iter().map(|one| new_value(target, one, &mut read, parameters)).collect::<Option<_>>()?;
+        let mut one = |(name, value): (String, Expr)| {
+            let at = target.position(&name).ok()?;
+            if target.columns[at].is_open() {
+                // A map that is returned is read.
+                let new = cells(target, (of, at), value, parameters).filter(|_| !returned.contains(&at));
+                return Some((at, new?));
+            }
+            new_value(target, (at, name, of.new_value(&value, excluded)?), &mut read, parameters)
+        };
+        let set: Vec<(usize, New)> = values.into_iter().map(&mut one).collect::<Option<_>>()?;
         for place in returned {
             if !read.contains(place) && !set.iter().any(|(at, _)| at == place) {
                 read.push(*place);
@@ -126,6 +145,12 @@ impl Change {
                         }
                     };
                     assigned(&sum)?
+                }
+                New::Cells(assignment, operands) => {
+                    let values =
+                        operands.iter().map(|one| operand_value(one, parameters).cloned().ok_or_else(no_value));
+                    assignment.change(target, &values.collect::<Result<Vec<_>>>()?, &mut mutations)?;
+                    continue;
                 }
             };
             // The general way shows the row.
@@ -189,11 +214,10 @@ impl Old {
 /// A column that is set, and its new value.
 fn new_value(
     target: &Target,
-    (name, value): (String, NewValue),
+    (at, name, value): (usize, String, NewValue),
     read: &mut Vec<usize>,
     parameters: &mut Parameters,
 ) -> Option<(usize, New)> {
-    let at = target.position(&name).ok()?;
     let column = &target.columns[at];
     if !is_cell(column) || column.identity.is_some() {
         return None;
@@ -223,6 +247,18 @@ fn new_value(
         }
     };
     Some((at, new))
+}
+
+/// A change of a map that reads nothing of it.
+fn cells(target: &Target, (of, at): (&Named, usize), value: Expr, parameters: &mut Parameters) -> Option<New> {
+    let assignment = Assignment::of(target, &quoted(of.name()), at, value).ok()?;
+    let operands = assignment.blind_items()?.map(|(item, kind)| {
+        let operand = assigned(shape::given(item)?, kind, parameters)?;
+        // A key that is NULL is an error of the general way.
+        (kind != SqlType::Text || operand != Operand::Literal(ScalarValue::Null)).then_some(operand)
+    });
+    let operands = operands.collect::<Option<_>>()?;
+    Some(New::Cells(assignment, operands))
 }
 
 /// Whether it is a cell that a value replaces. What a message holds that its descriptor does not know is read, and

@@ -113,7 +113,8 @@ pub(super) struct SelectShape {
 #[derive(Debug)]
 pub(super) struct ChangeShape {
     pub(super) table: Named,
-    pub(super) set: Vec<(String, NewValue)>,
+    /// Columns, and what they are set to.
+    pub(super) set: Vec<(String, Expr)>,
     pub(super) comparisons: Vec<Comparison>,
 }
 
@@ -282,7 +283,7 @@ fn compared(expr: &Expr) -> Option<Operand> {
 }
 
 /// What a column is given: an operand, a number with a point, a cast, its default, the time or a random uuid.
-fn given(expr: &Expr) -> Option<Operand> {
+pub(super) fn given(expr: &Expr) -> Option<Operand> {
     operand(expr)
         .or_else(|| digits(expr).map(Operand::Digits))
         .or_else(|| is_default(expr).then_some(Operand::Default))
@@ -452,8 +453,6 @@ pub(super) fn update(update: &Update) -> Option<ChangeShape> {
     }
     let table = Named::of(&update.table)?;
     let set = crate::sql::write::assignments(&update.assignments).ok()?;
-    let set =
-        set.into_iter().map(|(name, value)| Some((name, table.new_value(&value, false)?))).collect::<Option<_>>()?;
     let comparisons = table.comparisons(update.selection.as_ref()?)?;
     Some(ChangeShape { table, set, comparisons })
 }

@@ -1,5 +1,6 @@
 //! Statements on the fast path and on the general way: the same answers, the same errors, the same rows afterwards.
 
+mod maps;
 mod random;
 
 use crate::{
@@ -59,7 +60,7 @@ async fn session() -> (World, Session) {
     let world = World::empty().await;
     let sql = "CREATE DATABASE alto; CREATE TABLE t (a text, b int, c timestamptz, n bigint NOT NULL, s varchar(3), j jsonb, q numeric(5,2),
         PRIMARY KEY (a, b, c DESC), FAMILY m (n, s), FAMILY k (j, q)); CREATE TABLE sums (k int PRIMARY KEY, c bigint, FAMILY f (c))
-        WITH (f.aggregate = sum)";
+        WITH (f.aggregate = sum); CREATE TABLE w (id int PRIMARY KEY, n int, FAMILY m (n), FAMILY props OPEN)";
     assert!(!run(&mut world.operator(), sql).await.contains("0A000"));
     let session = world.tenant("alto");
     (world, session)
@@ -109,6 +110,11 @@ async fn short_statements_are_compiled() {
             "UPDATE t AS x SET n = ($1 + x.n), s = 'abc' WHERE a = $2 AND b = $3 AND c = $4",
             "DELETE FROM t AS x WHERE x.a = $1 AND b = $2 AND c = $3",
             "INSERT INTO sums VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET c = EXCLUDED.c",
+            "UPDATE w SET props['a'] = '7', n = n + 1 WHERE id = $1 RETURNING n",
+            "UPDATE w SET props[$2] = $3, props['b'] = '\"x\"'::jsonb WHERE id = $1",
+            "UPDATE w SET props = (props || $2) - 'a' - $3 WHERE id = $1",
+            "UPDATE w AS x SET props = x.props || '{\"a\": 7}' WHERE id = $1",
+            "INSERT INTO w VALUES ($1, 1) ON CONFLICT (id) DO UPDATE SET props = w.props || '{\"again\": true}'",
         ],
         true,
     )
@@ -171,6 +177,12 @@ async fn others_are_left_to_the_optimizer() {
             "DELETE FROM t WHERE a = $1",
             "DELETE FROM t USING sums WHERE a = $1 AND b = $2 AND t.c = $3",
             "DELETE FROM t",
+            "UPDATE w SET props = '{}' WHERE id = $1",
+            "UPDATE w SET props['a'] = to_jsonb($2::int) WHERE id = $1",
+            "UPDATE w SET props['a'] = props->'b' WHERE id = $1",
+            "UPDATE w SET props = props - 'a' WHERE id = $1 RETURNING props",
+            "UPDATE w SET props = props - ARRAY['a', 'b'] WHERE id = $1",
+            "UPDATE w SET props = props - NULL WHERE id = $1",
         ],
         false,
     )

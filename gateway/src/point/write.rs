@@ -5,7 +5,7 @@
 //! way: it reports the same one of several errors.
 
 use super::{
-    change::{self, Change, Changed, Old, assigned},
+    change::{self, Change, Changed, Old, Set, assigned},
     names::{self, KeyComparisons, Parameters},
     shape::{self, ChangeShape, Named, Operand},
 };
@@ -144,9 +144,8 @@ impl Write {
             }
             OnConflict::Update { assignments, condition: None, .. } if target.hidden_key.is_none() => {
                 let named = Named::called(&target.name(), &fold(&called))?;
-                let set = upsert::changes(&target, assignments)
-                    .map(|(name, value)| Some((name.clone(), named.new_value(value, true)?)))
-                    .collect::<Option<Vec<_>>>()?;
+                let set = upsert::changes(&target, assignments).cloned().collect();
+                let set = Set { of: &named, values: set, excluded: true };
                 let places = places(returned.as_ref());
                 Taken::Change(Box::new(Change::of(&target, set, places, parameters, view)?))
             }
@@ -166,6 +165,7 @@ impl Write {
             return None;
         }
         let returned = returned(&target, update.returning.as_deref(), table.name())?;
+        let set = Set { of: &table, values: set, excluded: false };
         let change = Box::new(Change::of(&target, set, places(returned.as_ref()), parameters, view)?);
         let key = by_key(&target, comparisons, parameters, view)?;
         Some(Self { target, how: How::Update { key, change }, returned })

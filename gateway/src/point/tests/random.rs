@@ -43,7 +43,7 @@ const CELL_KINDS: [(&str, &[&str]); 3] =
 
 type Kind = (&'static str, &'static [&'static str]);
 /// The value of a parameter as text, and the type that a client declares.
-type Asked = (Option<String>, Option<ParameterType>);
+pub(super) type Asked = (Option<String>, Option<ParameterType>);
 
 struct Column {
     name: String,
@@ -270,7 +270,7 @@ impl Case {
 }
 
 /// What a statement comes to, and whether it went around the optimizer.
-async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -> (String, bool) {
+pub(super) async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -> (String, bool) {
     let hints: Vec<_> = asked.iter().map(|(_, declared)| declared.clone()).collect();
     let prepared = match prepared(session, sql, &hints).await {
         Ok(prepared) => prepared,
