@@ -152,7 +152,6 @@ const KNOWN: &[Setting] = &[
     ),
     ("statement_timeout", "0", Takes::Millis, None, "The time after which a statement is cancelled."),
     ("superuser_reserved_connections", "3", Takes::Nothing, None, "Connections that are kept for operators."),
-    ("synchronous_commit", "on", Takes::OnlyBool(true), None, "A commit is durable when it is acknowledged."),
     ("timezone", "UTC", Takes::Zone, Some("TimeZone"), "The zone in which times are read and printed."),
     ("transaction_isolation", "read committed", Takes::Nothing, None, "The isolation of the transaction."),
     ("transaction_read_only", "off", Takes::Nothing, None, "Whether the transaction may not write."),

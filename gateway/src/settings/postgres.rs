@@ -2,7 +2,8 @@
 //! nothing changes by it.
 //!
 //! `postgres.txt` has their names, types, bounds and values at start, from `pg_settings` of PostgreSQL 15.18. Values
-//! are kept as PostgreSQL's SHOW prints them. One that would change an answer can only be what it is ([`ONLY`]).
+//! are kept as PostgreSQL's SHOW prints them. One that would change an answer can only be what it is ([`ONLY`]). Others
+//! ask for less than there is: a commit is durable when it is acknowledged whatever `synchronous_commit` says.
 
 use super::{
     takes::{TEXT_BYTES_MAX, on_off, read_bool},
@@ -15,11 +16,10 @@ use std::{collections::BTreeMap, sync::LazyLock};
 pub(crate) const ABOUT: &str = "A parameter of PostgreSQL that changes nothing here.";
 
 /// Values other than these would change answers.
-const ONLY: [(&str, &str); 6] = [
+const ONLY: [(&str, &str); 5] = [
     ("array_nulls", "on"),
     ("exit_on_error", "off"),
     ("quote_all_identifiers", "off"),
-    ("session_replication_role", "origin"),
     ("transform_null_equals", "off"),
     ("zero_damaged_pages", "off"),
 ];
