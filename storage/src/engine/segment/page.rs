@@ -10,7 +10,7 @@ use super::{
     open::{Caches, ColumnIndexes, Loaded},
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array},
+    array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, UInt32Array, new_null_array},
     buffer::NullBuffer,
     compute::{filter, take},
     datatypes::{DataType, Field, Fields},
@@ -134,9 +134,13 @@ impl Page {
     }
 
     /// The values of rows of the page, ascending, copied to memory of their own.
-    pub(super) fn take(&self, rows: impl Iterator<Item = u32>) -> Result<ArrayRef, ArrowError> {
+    pub(super) fn take(&self, rows: impl ExactSizeIterator<Item = u32> + Clone) -> Result<ArrayRef, ArrowError> {
         let places = match &self.valid {
             None => UInt32Array::from_iter_values(rows),
+            // Of a wide row most columns have no value.
+            Some(valid) if rows.clone().all(|row| valid.is_null(row as usize)) => {
+                return Ok(new_null_array(self.values.data_type(), rows.len()));
+            }
             Some(valid) => {
                 let (mut passed, mut page_id) = (0, 0);
                 let places = rows.map(|row| {
