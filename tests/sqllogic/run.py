@@ -74,8 +74,8 @@ def records(text):
 class Server:
     """One session in a database made anew. `run` gives ("ok", rows) or ("error", SQLSTATE, message)."""
 
-    def __init__(self, address, maintenance):
-        self.connection = sessions.connect(sessions.remake(address, maintenance, "sqllogic"))
+    def __init__(self, address, maintenance, database):
+        self.connection = sessions.connect(sessions.remake(address, maintenance, database))
         self.connection.exec_(f"SET statement_timeout = '{TIMEOUT}'".encode())
 
     def run(self, text):
@@ -141,15 +141,15 @@ def judge(kind, what, answer, expected):
 class Arbiter:
     """PostgreSQL, asked only where Keyspan's answer is not SQLite's: then it gets the file's statements so far."""
 
-    def __init__(self, address):
-        self.address, self.server, self.pending = address, None, []
+    def __init__(self, address, database):
+        self.address, self.database, self.server, self.pending = address, database, None, []
 
     def says(self, text, what):
         """The values that PostgreSQL gives; `None` where it fails, or where there is none to ask."""
         if self.address is None:
             return None
         if self.server is None:
-            self.server = Server(self.address, "postgres")
+            self.server = Server(self.address, "postgres", self.database)
         for statement in self.pending:
             self.server.run(statement)
         self.pending = []
@@ -160,7 +160,8 @@ class Arbiter:
 
 
 def run_file(name, text, options):
-    server, arbiter = Server(options.keyspan, "keyspan"), Arbiter(options.postgres)
+    server = Server(options.keyspan, "keyspan", options.database)
+    arbiter = Arbiter(options.postgres, options.database)
     count, missing = collections.Counter(), set()
     for line, kind, what, sql, expected in records(text):
         answer = server.run(sql)
@@ -193,6 +194,7 @@ def main():
     parser.add_argument("--jar", required=True, help="the Maven artifact net.hydromatic:sql-logic-test")
     parser.add_argument("--keyspan", required=True, help="where Keyspan is, as libpq's words, for an operator")
     parser.add_argument("--postgres", help="where PostgreSQL is, for what SQLite answers otherwise")
+    parser.add_argument("--database", default="sqllogic", help="the database that is made anew for each file, one for each run at a time")
     parser.add_argument("--every", type=int, default=1, help="take every N-th file only")
     parser.add_argument("--verbose", action="store_true", help="print what is refused, too")
     parser.add_argument("files", nargs="*", help="how the names of files begin: random, index/between, select1")
