@@ -46,6 +46,7 @@ pub mod scalar_function;
 mod series;
 mod sleep;
 pub mod spread;
+pub(crate) mod strictness;
 pub mod subscript_assignment;
 pub mod texts;
 pub mod times;

@@ -4,7 +4,7 @@
 //! ours of doubles, and the numerics beside it become doubles, as PostgreSQL prefers them; with a numeric, and for some
 //! with integers, it is exact.
 
-use super::{bounded::ResultBytes, scalar_function::external};
+use super::{bounded::ResultBytes, scalar_function::external, strictness::folded};
 use crate::{
     cancel_flag::CancelFlag,
     common_type::arguments::taken_by,
@@ -115,6 +115,9 @@ impl ScalarUDFImpl for Numeric {
     }
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(EXACT)
+    }
+    fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        folded(arguments, context, |_| Ok(Arc::new(Field::new(self.name, EXACT, true))))
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         compute(self.name, self.compute, &arguments)
@@ -319,8 +322,11 @@ impl ScalarUDFImpl for Overload {
         }
     }
     // The inner one's would put the inner one in its place.
-    fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
-        Ok(ExprSimplifyResult::Original(arguments))
+    fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
+        folded(arguments, context, |fields| {
+            let types: Vec<_> = fields.iter().map(|field| field.data_type().clone()).collect();
+            Ok(Arc::new(Field::new(self.name, self.return_type(&types)?, true)))
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! those of the arguments ([`strict`]); the latter is strict unless it says otherwise: where an argument is NULL, so is
 //! the result.
 
-use super::bounded::ResultBytes;
+use super::{bounded::ResultBytes, strictness::folded};
 use crate::{
     cancel_flag::CancelFlag,
     codec::{column::Column, format::Format},
@@ -21,8 +21,9 @@ use datafusion::{
     config::ConfigOptions,
     error::{DataFusionError, Result},
     logical_expr::{
-        ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
         Volatility,
+        simplify::{ExprSimplifyResult, SimplifyContext},
     },
     scalar::ScalarValue,
 };
@@ -204,6 +205,12 @@ impl ScalarUDFImpl for RowFunction {
     }
     fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
         self.returned(arguments.arg_fields)
+    }
+    fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match self.strict {
+            true => folded(arguments, context, |fields| self.returned(fields)),
+            false => Ok(ExprSimplifyResult::Original(arguments)),
+        }
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (returns, cancelled) = (arguments.return_field.data_type(), CancelFlag::within(&arguments.config_options));

@@ -6,7 +6,10 @@
 //! [`semantics`](super::literals) puts these functions in their place; being immutable functions, they are folded by
 //! the same code that runs them.
 
-use crate::error::{SqlError, SqlState};
+use crate::{
+    error::{SqlError, SqlState},
+    functions::strictness::folded,
+};
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum},
     compute::kernels::numeric,
@@ -86,14 +89,8 @@ impl ScalarUDFImpl for Checked {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         Ok(arguments[0].clone())
     }
-    /// A constant NULL beside whatever else makes it NULL, before anything is computed: as PostgreSQL folds strict
-    /// functions, so that what does not fit beside one is no error.
-    fn simplify(&self, arguments: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let null = arguments.iter().find(|argument| matches!(argument, Expr::Literal(value, _) if value.is_null()));
-        Ok(match null {
-            Some(null) => ExprSimplifyResult::Simplified(null.clone()),
-            None => ExprSimplifyResult::Original(arguments),
-        })
+    fn simplify(&self, arguments: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        folded(arguments, context, |fields| Ok(Arc::clone(&fields[0])))
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let data = arguments.args[0].data_type();
