@@ -7,8 +7,9 @@ use crate::pg::syntax::build::call;
 use crate::pg::syntax::dialect::parse_text;
 use crate::system_relations;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Ident, ObjectName, Select, SelectItem,
-    Statement, Subscript, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, Select, SelectItem, Statement, Subscript, TableAlias, TableFactor, Value,
+    ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -96,6 +97,7 @@ impl VisitorMut for Rewriter {
             *expr = character;
             return ControlFlow::Continue(());
         }
+        compares_type(expr);
         match expr {
             // No function has the OID 0; its name would be a dash.
             Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
@@ -186,15 +188,71 @@ fn character_of_name(expr: &Expr) -> Option<Expr> {
     Some(call("substr", [root.as_ref().clone(), parse(&(at + 1).to_string()), parse("1")]))
 }
 
+/// `pg_typeof(x) = 'int4'::regtype`, `pg_typeof(x) IN (…)`, `oid = pg_typeof(x)`, `pg_typeof(x)::oid`: what the function
+/// gives is the text of a type here, and a number that shows a name in PostgreSQL.
+fn compares_type(expr: &mut Expr) {
+    let is_call = |expr: &Expr| matches!(expr, Expr::Function(function) if is_named(function, "pg_typeof"));
+    let is_type = |expr: &Expr| match expr {
+        Expr::Cast { data_type, .. } => reg_type(data_type) == Some("regtype") || is_oid(data_type),
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }) => true,
+        Expr::Identifier(name) => fold(name).ends_with("oid"),
+        Expr::CompoundIdentifier(path) => path.last().is_some_and(|name| fold(name).ends_with("oid")),
+        _ => false,
+    };
+    let numbered = |expr: &mut Expr| {
+        let is_text = matches!(expr, Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(_), .. }));
+        if is_text || is_call(expr) {
+            let inner = std::mem::replace(expr, null());
+            *expr = call("regtype_oid", [inner]);
+        }
+    };
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::Eq | BinaryOperator::NotEq, right }
+            if is_call(left) && is_type(right) || is_type(left) && is_call(right) =>
+        {
+            numbered(left);
+            numbered(right);
+        }
+        Expr::InList { expr: of, list, .. } if is_call(of) && list.iter().all(is_type) => {
+            numbered(of);
+            list.iter_mut().for_each(numbered);
+        }
+        Expr::Case { operand: Some(of), conditions, .. }
+            if is_call(of) && conditions.iter().all(|when| is_type(&when.condition)) =>
+        {
+            numbered(of);
+            conditions.iter_mut().for_each(|when| numbered(&mut when.condition));
+        }
+        Expr::Cast { expr: inner, data_type, .. } if is_oid(data_type) && is_call(inner) => numbered(inner),
+        Expr::Function(function) if is_named(function, "format_type") => {
+            if let FunctionArguments::List(list) = &mut function.args
+                && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(of))) = list.args.first_mut()
+                && is_call(of)
+            {
+                numbered(of);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_named(function: &Function, name: &str) -> bool {
+    let written = function.name.to_string().to_lowercase();
+    written.strip_prefix("pg_catalog.").unwrap_or(&written) == name
+}
+
+fn is_oid(data_type: &DataType) -> bool {
+    matches!(data_type.to_string().to_lowercase().as_str(), "oid" | "pg_catalog.oid")
+}
+
 /// The name in `'version'::regproc::oid`.
 fn function_named(expr: &Expr) -> Option<Expr> {
     let Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } = expr else {
         return None;
     };
     let Expr::Cast { expr: name, data_type: function, .. } = inner.as_ref() else { return None };
-    let to_oid = data_type.to_string().to_lowercase();
     let of_function = matches!(reg_type(function), Some("regproc" | "regprocedure")) && named(name);
-    (of_function && matches!(to_oid.as_str(), "oid" | "pg_catalog.oid")).then(|| name.as_ref().clone())
+    (of_function && is_oid(data_type)).then(|| name.as_ref().clone())
 }
 
 /// The OID type that a cast names.
@@ -227,7 +285,8 @@ fn named(expr: &Expr) -> bool {
         Expr::Nested(inner) => named(inner),
         Expr::Function(function) => {
             let name = function.name.to_string().to_lowercase();
-            ["quote_ident", "pg_catalog.quote_ident", "concat", "format"].contains(&name.as_str())
+            let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+            ["quote_ident", "concat", "format", "pg_typeof"].contains(&name)
         }
         _ => false,
     }

@@ -300,6 +300,7 @@ files! { "tests/slt/postgres":
     time_columns
     time_zones
     times
+    types_of
     united
     unnested
     variadic
