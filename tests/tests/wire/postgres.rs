@@ -284,6 +284,7 @@ files! { "tests/slt/postgres":
     relational
     returned_beside
     rolled_values
+    rows_at_once
     same_names
     schemas
     second_digits

@@ -6,6 +6,8 @@
 //! they are volatile: the last [`MEMO_ROWS`] are remembered. Rows go through in pieces of [`PIECE_ROWS`], so that a
 //! LIMIT above ends it early.
 
+mod together;
+
 use super::apply_value;
 use crate::{
     error::{SqlError, SqlState},
@@ -22,7 +24,7 @@ use crate::{
 use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array, new_null_array},
     compute::{BatchCoalescer, take},
-    datatypes::SchemaRef,
+    datatypes::{DataType, SchemaRef},
 };
 use async_trait::async_trait;
 use datafusion::{
@@ -47,14 +49,17 @@ use datafusion::{
     scalar::ScalarValue,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, ops::Range, sync::Arc};
+use together::Together;
 
 /// Rows whose values are remembered.
 const MEMO_ROWS: usize = 4096;
 /// Bytes of a value that is remembered.
 const MEMO_VALUE_BYTES: usize = 1024;
-/// Rows whose subqueries run before the next node sees them.
+/// Rows whose subqueries run before the next node sees them; twice as many each time, where they run together.
 const PIECE_ROWS: usize = 64;
+/// How often running together may fail before each row runs by itself.
+const FAILURES_MAX: usize = 3;
 
 /// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](crate::workarounds::grouping_set_order) need,
 /// and [queries that are computed once](materialized).
@@ -100,9 +105,11 @@ impl ExtensionPlanner for ApplyPlanner {
         state.config_mut().options_mut().execution.target_partitions = 1;
         let plan = crate::plan::apply::Correlated::default().analyze(apply.plan.clone(), state.config_options())?;
         let by_ranges = reads_tables(&plan)?;
+        let names = apply.bindings.iter().map(|(id, _)| id.as_str());
+        let together = if by_ranges { None } else { Together::of(&plan, apply.kind, names, &state)? };
         let plan = if by_ranges { plan } else { state.optimizer().optimize(plan, &state, |_, _| {})? };
         let remembers = bindings.is_empty() || !outer_columns::is_volatile(&plan)?;
-        let subquery = Subquery { plan, by_ranges, remembers, bindings, kind: apply.kind, state };
+        let subquery = Subquery { plan, together, by_ranges, remembers, bindings, kind: apply.kind, state };
         let schema = Arc::clone(UserDefinedLogicalNode::schema(apply).inner());
         Ok(Some(Arc::new(ApplyExec::new(Arc::clone(child), Arc::new(subquery), schema))))
     }
@@ -129,6 +136,8 @@ fn reads_tables(plan: &LogicalPlan) -> Result<bool> {
 #[derive(Debug)]
 struct Subquery {
     plan: LogicalPlan,
+    /// Its form for many rows.
+    together: Option<Together>,
     /// Whether the plan is optimised with the values in it.
     by_ranges: bool,
     /// Whether rows of the same values have the same value.
@@ -242,6 +251,9 @@ impl ExecutionPlan for ApplyExec {
             memo: HashMap::new(),
             piece: None,
             rows: None,
+            many: None,
+            size: PIECE_ROWS,
+            failures: 0,
             out: BatchCoalescer::new(Arc::clone(&schema), context.session_config().batch_size()),
             context,
         };
@@ -268,6 +280,8 @@ struct Piece {
     batch: RecordBatch,
     outer: Vec<ArrayRef>,
     next: usize,
+    /// The rows before this one run each by itself.
+    alone: usize,
 }
 
 impl Piece {
@@ -283,6 +297,16 @@ struct Joined {
     any: bool,
 }
 
+/// The rows of a subquery that are being joined with many rows.
+struct Many {
+    rows: SendableRecordBatchStream,
+    /// The rows of the piece that they are of.
+    of: Range<usize>,
+    /// The first that none was of so far.
+    next: usize,
+    any: bool,
+}
+
 struct Running {
     input: SendableRecordBatchStream,
     subquery: Arc<Subquery>,
@@ -290,6 +314,11 @@ struct Running {
     memo: HashMap<Vec<ScalarValue>, (ScalarValue, Option<String>)>,
     piece: Option<Piece>,
     rows: Option<Joined>,
+    many: Option<Many>,
+    /// How many rows the next piece has, at most.
+    size: usize,
+    /// How often running together failed.
+    failures: usize,
     out: BatchCoalescer,
     context: Arc<TaskContext>,
 }
@@ -305,7 +334,7 @@ impl Running {
                 let outer =
                     self.subquery.bindings.iter().map(|(_, expr)| expr.evaluate(&batch)?.into_array(batch.num_rows()));
                 let outer = outer.collect::<Result<Vec<_>>>()?;
-                self.piece = Some(Piece { batch, outer, next: 0 });
+                self.piece = Some(Piece { batch, outer, next: 0, alone: 0 });
                 return Ok(true);
             }
         }
@@ -319,8 +348,15 @@ impl Running {
         }
         let Some(mut piece) = self.piece.take() else { return Ok(None) };
         let from = piece.next;
-        piece.next = piece.batch.num_rows().min(from + PIECE_ROWS);
+        piece.next = piece.batch.num_rows().min(from + self.size);
         let kind = self.schema.field(self.schema.fields().len() - 2).data_type().clone();
+        if let Some(found) = self.values_together(&piece, from..piece.next, &kind).await {
+            let mut columns = piece.batch.slice(from, piece.next - from).columns().to_vec();
+            columns.push(found);
+            columns.push(new_null_array(&DataType::Utf8, piece.next - from));
+            self.piece = Some(piece);
+            return Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?));
+        }
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         for row in from..piece.next {
             let (value, error) = self.remembered(piece.values(row)?).await?;
@@ -333,6 +369,84 @@ impl Running {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         self.piece = Some(piece);
         Ok(Some(batch))
+    }
+
+    /// The subquery for many rows, if it has such a form, and where these are some.
+    fn together(&mut self, rows: usize) -> Option<&Together> {
+        let together = self.subquery.together.as_ref().filter(|_| self.failures < FAILURES_MAX)?;
+        (rows >= together::ROWS_MIN).then(|| {
+            self.size = (2 * self.size).min(together::ROWS_MAX);
+            together
+        })
+    }
+
+    /// The values of rows of a piece; `None` if each is to run by itself.
+    async fn values_together(&mut self, piece: &Piece, rows: Range<usize>, data: &DataType) -> Option<ArrayRef> {
+        let (subquery, context) = (Arc::clone(&self.subquery), Arc::clone(&self.context));
+        self.together(rows.len())?;
+        let found = async {
+            let Some(together) = &subquery.together else { return exec_err!("no form for many rows") };
+            let found = together.run(&piece.outer, rows.clone(), (&subquery.state, &context)).await?;
+            together::values(found, subquery.kind, (rows.len(), data)).await
+        };
+        let found = found.await;
+        self.failures += usize::from(found.is_err());
+        found.ok()
+    }
+
+    /// Begins to join the next rows of the piece with those of their subqueries.
+    async fn many(&mut self) -> Result<Option<Many>> {
+        let Some(piece) = self.piece.take() else { return Ok(None) };
+        let of = piece.next..piece.batch.num_rows().min(piece.next + self.size);
+        let (subquery, context) = (Arc::clone(&self.subquery), Arc::clone(&self.context));
+        let runs = piece.next >= piece.alone && self.together(of.len()).is_some();
+        let rows = match &subquery.together {
+            Some(together) if runs => together.run(&piece.outer, of.clone(), (&subquery.state, &context)).await.ok(),
+            _ => None,
+        };
+        self.failures += usize::from(runs && rows.is_none());
+        let next = if rows.is_some() { of.end } else { piece.next };
+        self.piece = Some(Piece { next, ..piece });
+        Ok(rows.map(|rows| Many { rows, next: of.start, of, any: false }))
+    }
+
+    /// Rows of the input beside rows of their subqueries.
+    fn push_many(&mut self, many: &mut Many, rows: Option<&RecordBatch>) -> Result<()> {
+        let Some(piece) = &self.piece else { return Ok(()) };
+        let outer = self.subquery.kind == (Kind::Rows { outer: true });
+        let numbers = rows.map_or(Ok(&[][..]), together::numbers)?;
+        // Rows of the input, each with a row of the subqueries, or with none.
+        let mut pairs: Vec<(usize, Option<u64>)> = Vec::with_capacity(numbers.len());
+        for (number, at) in numbers.iter().zip(0_u64..) {
+            let row = usize::try_from(*number).map_or(usize::MAX, |number| many.of.start.saturating_add(number));
+            if row >= many.of.end || row.saturating_add(1) < many.next {
+                return exec_err!("rows of a subquery are not in the order of the rows outside");
+            }
+            if outer {
+                pairs.extend((many.next..row).map(|row| (row, None)));
+            }
+            many.next = row + 1;
+            pairs.push((row, Some(at)));
+        }
+        if outer && rows.is_none() {
+            pairs.extend((many.next..many.of.end).map(|row| (row, None)));
+        }
+        let left = UInt64Array::from_iter_values(pairs.iter().map(|(row, _)| *row as u64));
+        let right: UInt64Array = pairs.iter().map(|(_, at)| *at).collect();
+        let mut columns = Vec::with_capacity(self.schema.fields().len());
+        for column in piece.batch.columns() {
+            columns.push(take(column, &left, None)?);
+        }
+        for at in columns.len()..self.schema.fields().len() {
+            let own = at - piece.batch.num_columns();
+            columns.push(match rows {
+                Some(rows) => take(rows.column(own), &right, None)?,
+                None => new_null_array(self.schema.field(at).data_type(), left.len()),
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(left.len()));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
+        Ok(self.out.push_batch(batch)?)
     }
 
     async fn remembered(&mut self, values: Vec<ScalarValue>) -> Result<(ScalarValue, Option<String>)> {
@@ -369,9 +483,32 @@ impl Running {
                 }
                 continue;
             }
+            if let Some(mut many) = self.many.take() {
+                match many.rows.try_next().await {
+                    Ok(Some(batch)) => {
+                        many.any |= batch.num_rows() > 0;
+                        self.push_many(&mut many, Some(&batch))?;
+                        self.many = Some(many);
+                    }
+                    Ok(None) => self.push_many(&mut many, None)?,
+                    Err(error) if many.any => return Err(error),
+                    // A LIMIT may end before the row that fails.
+                    Err(_) => {
+                        self.failures += 1;
+                        if let Some(piece) = &mut self.piece {
+                            (piece.next, piece.alone) = (many.of.start, many.of.end);
+                        }
+                    }
+                }
+                continue;
+            }
             if !self.advance().await? {
                 self.out.finish_buffered_batch()?;
                 return Ok(self.out.next_completed_batch());
+            }
+            self.many = self.many().await?;
+            if self.many.is_some() {
+                continue;
             }
             if let Some(piece) = &mut self.piece {
                 let row = piece.next;

@@ -51,10 +51,11 @@ pub static EXPAND: Walk = Walk {
         // Before `using_columns`, which rewrites the select list that decides what a name in ORDER BY means.
         Rule::new("using_columns in ORDER BY", using_columns::order_by),
         Rule::new("values", |query| {
+            values::rows_apart(query)?;
             if let SetExpr::Values(values) = query.body.as_mut() {
                 values::rewrite(values);
             }
-            values::rows_with_subqueries(query)
+            Ok(())
         }),
         Rule::new("recursion", recursion::rewrite),
         Rule::new("hidden order", |query| {

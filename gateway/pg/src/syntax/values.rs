@@ -7,12 +7,13 @@
 
 use super::{
     build::{call, parsed_expr, parsed_query},
-    rewrite::DECIMAL_DIGITS,
+    rewrite::{DECIMAL_DIGITS, KEYWORDS},
 };
 use crate::{
     common_type::syntax::{has_type, is_unknown, of_cells},
     error::{Result, SqlError},
     functions::lists::{NUMBER_BESIDE, TEXT_BESIDE},
+    ident::fold,
 };
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Query, SetExpr, UnaryOperator, Value, Values,
@@ -104,16 +105,20 @@ fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
 /// Rows of a `VALUES` with subqueries that are planned, at most.
 const SUBQUERY_ROWS_MAX: usize = 100;
 
-/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows.
+/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows, and one that names columns
+/// of the query around it, whose types are not known here: those of a UNION become one.
 ///
 /// # Errors
-/// 0A000 for more than [`SUBQUERY_ROWS_MAX`] rows.
-pub(crate) fn rows_with_subqueries(query: &mut Query) -> Result<()> {
+/// 0A000 for more than [`SUBQUERY_ROWS_MAX`] rows with subqueries.
+pub(crate) fn rows_apart(query: &mut Query) -> Result<()> {
     let SetExpr::Values(values) = query.body.as_ref() else { return Ok(()) };
-    if !values.rows.iter().flat_map(|row| &row.content).any(has_subquery) {
+    let cells = || values.rows.iter().flat_map(|row| &row.content);
+    let has_subqueries = cells().any(has_subquery);
+    let few = values.rows.len() <= SUBQUERY_ROWS_MAX;
+    if !has_subqueries && !(few && values.rows.len() > 1 && cells().any(names_column)) {
         return Ok(());
     }
-    if values.rows.len() > SUBQUERY_ROWS_MAX {
+    if !few {
         let what = format!("a subquery in a VALUES of more than {SUBQUERY_ROWS_MAX} rows");
         return Err(SqlError::unsupported(what));
     }
@@ -124,6 +129,18 @@ pub(crate) fn rows_with_subqueries(query: &mut Query) -> Result<()> {
     let rows = values.rows.iter().map(|cells| row(&cells.content)).collect::<Vec<_>>();
     query.body = parsed_query(&rows.join(" UNION ALL "))?.body;
     Ok(())
+}
+
+/// Whether a cell names a column.
+fn names_column(cell: &Expr) -> bool {
+    let found = visit_expressions(cell, |expr| match expr {
+        Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        Expr::Identifier(name) if !KEYWORDS.contains(&fold(name).as_str()) && fold(name) != "default" => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// `value IN (VALUES (1), (2))` as a list, which key ranges are made of; `value IN (query)` for every other query. One

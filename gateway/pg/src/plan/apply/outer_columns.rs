@@ -93,6 +93,18 @@ pub(crate) fn needs_only(expr: &Expr, schema: &DFSchema) -> bool {
 
 type New<'a> = &'a dyn Fn(&Column) -> Option<Expr>;
 
+/// An expression without subqueries with others for columns outside.
+pub(crate) fn in_expression(expr: Expr, new: New<'_>) -> Result<Expr> {
+    let replaced = expr.transform_up(|expr| match &expr {
+        Expr::OuterReferenceColumn(_, column) => match new(column) {
+            Some(new) => Ok(Transformed::yes(new)),
+            None => Ok(Transformed::no(expr)),
+        },
+        _ => Ok(Transformed::no(expr)),
+    });
+    Ok(replaced?.data)
+}
+
 /// A subquery with other expressions for columns outside of it.
 pub(crate) fn replaced(plan: LogicalPlan, new: New<'_>) -> Result<LogicalPlan> {
     replace(plan, &[], new)

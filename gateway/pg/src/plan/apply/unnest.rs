@@ -14,12 +14,16 @@
 //! ```
 //!
 //! After T. Neumann, A. Kemper, "Unnesting Arbitrary Queries", BTW 2015, whose rules for operators are those below.
-//! What stays [`Apply`](super::node::Apply): subqueries without tables, with functions that are volatile, with sides
+//! What stays [`Apply`](super::node::Apply): subqueries without tables, which it runs for many rows by the same rules
+//! ([`numbered`]), with functions that are volatile, with sides
 //! that name their own left side; those that may fail, where a CASE may not come to them ([`can_fail`]); a LIMIT where
 //! each row reads one range of keys ([`reads_ranges`]); rows outside that may be others when they are read twice
 //! ([`is_repeatable`]).
 
+mod numbered;
 mod operators;
+
+pub(crate) use numbered::{ROW, numbered};
 
 use super::outer_columns;
 use crate::error::SqlState;
@@ -57,6 +61,8 @@ pub(super) struct Unnesting {
     domain: LogicalPlan,
     /// A column outside, its field, and its name in the domain.
     columns: Vec<(Column, FieldRef, Column)>,
+    /// Whether the first column tells all values of the domain apart.
+    numbered: bool,
 }
 
 /// A rewritten subquery: its first column is `value`, the values of the domain follow.
@@ -97,7 +103,7 @@ pub(super) fn domain(input: &LogicalPlan, subquery: &LogicalPlan, all: bool) -> 
         let values = columns.iter().map(|(column, _, here)| Expr::Column(column.clone()).alias(here.name.clone()));
         LogicalPlanBuilder::from(input.clone()).project(values)?.distinct()?.alias(name)?.build()?
     };
-    Ok(Some(Unnesting { domain, columns }))
+    Ok(Some(Unnesting { domain, columns, numbered: false }))
 }
 
 /// Whether a plan reads a table, not only relations in memory.
@@ -315,10 +321,12 @@ impl Unnesting {
         let relation = TableReference::bare(format!("__outer_{}", number()));
         let (mut shown, mut conditions) = (columns_of(plan.schema()), Vec::new());
         shown.truncate(own);
-        for (_, field, here) in &self.columns {
+        for (at, (_, field, here)) in self.columns.iter().enumerate() {
             let there = Column::new(Some(relation.clone()), here.name.clone());
             shown.push(Expr::Column(here.clone()).alias_qualified(Some(relation.clone()), here.name.clone()));
-            conditions.push(same(Expr::Column(here.clone()), Expr::Column(there), field)?);
+            if at == 0 || !self.numbered {
+                conditions.push(same(Expr::Column(here.clone()), Expr::Column(there), field)?);
+            }
         }
         let plan = LogicalPlan::Projection(Projection::try_new(shown, plan.into())?);
         Ok((plan, conjunction(conditions).unwrap_or(lit(true))))

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Unnesting {
     /// The node with columns of the domain for those outside, without its inputs. Its schema is as it was.
-    fn rewritten(&self, node: &LogicalPlan) -> Result<LogicalPlan> {
+    pub(super) fn rewritten(&self, node: &LogicalPlan) -> Result<LogicalPlan> {
         let names = NamePreserver::new(node);
         let direct = |column: &Column| self.here_of(column).map(|(here, _)| Expr::Column(here));
         let nested =
@@ -46,6 +46,9 @@ impl Unnesting {
         if let LogicalPlan::Limit(limit) = plan {
             return self.limit(limit);
         }
+        if let Some(listed) = self.listed(plan)? {
+            return Ok(Some(listed));
+        }
         if let LogicalPlan::Union(union) = plan {
             return self.union(union.inputs.as_slice(), &union.schema);
         }
@@ -67,6 +70,7 @@ impl Unnesting {
             LogicalPlan::Distinct(Distinct::All(_)) => LogicalPlanBuilder::from(input).distinct()?.build()?,
             LogicalPlan::Aggregate(aggregate) => return self.aggregate(aggregate, input),
             LogicalPlan::Window(window) => return self.window(window, input),
+            LogicalPlan::Unnest(unnest) => return self.unnest(&unnest, input),
             _ => return Ok(None),
         }))
     }
@@ -121,6 +125,12 @@ impl Unnesting {
 
     /// Windows within the rows of one value.
     fn window(&self, window: Window, input: LogicalPlan) -> Result<Option<LogicalPlan>> {
+        let is_ordered =
+            |expr: &Expr| matches!(unaliased(expr), Expr::WindowFunction(call) if !call.params.order_by.is_empty());
+        // The sort by values of the domain does not keep the order in which rows come.
+        if self.numbered && !window.window_expr.iter().all(is_ordered) {
+            return Ok(None);
+        }
         let names = window.window_expr.iter().map(|expr| expr.schema_name().to_string()).collect::<Vec<_>>();
         let windows = window.window_expr.into_iter().map(|expr| {
             expr.transform(|expr| match expr {
@@ -166,6 +176,8 @@ impl Unnesting {
                 LogicalPlan::Sort(sort) => (sort.expr, input),
                 _ => return Ok(None),
             },
+            // Which rows are the first is for the order in which they come to say, and no sort keeps that.
+            _ if self.numbered => return Ok(None),
             other => (Vec::new(), other),
         };
         let Some(input) = self.push(input)? else { return Ok(None) };
