@@ -223,7 +223,8 @@ impl ApplyExec {
 impl DisplayAs for ApplyExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outer: Vec<String> = self.subquery.bindings.iter().map(|(_, expr)| expr.to_string()).collect();
-        write!(f, "Apply: a subquery for each [{}]", outer.join(", "))
+        let rows = if self.subquery.together.is_some() { "many rows at once, of their" } else { "each" };
+        write!(f, "Apply: a subquery for {rows} [{}]", outer.join(", "))
     }
 }
 
@@ -357,6 +358,9 @@ impl Running {
             self.piece = Some(piece);
             return Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), columns)?));
         }
+        // A LIMIT above may end before a row that fails, or that takes long.
+        self.size = PIECE_ROWS;
+        piece.next = piece.next.min(from + PIECE_ROWS);
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         for row in from..piece.next {
             let (value, error) = self.remembered(piece.values(row)?).await?;
@@ -495,6 +499,7 @@ impl Running {
                     // A LIMIT may end before the row that fails.
                     Err(_) => {
                         self.failures += 1;
+                        self.size = PIECE_ROWS;
                         if let Some(piece) = &mut self.piece {
                             (piece.next, piece.alone) = (many.of.start, many.of.end);
                         }

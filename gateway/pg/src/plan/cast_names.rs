@@ -258,7 +258,8 @@ fn marked(expr: &Tree) -> Option<&Tree> {
 
 /// Whether a value is told from others: not a parameter or a quoted text, whose type its cast is.
 fn is_told(value: &Tree) -> bool {
-    !matches!(value, Tree::Value(value) if !matches!(value.value, Value::Number(..) | Value::Boolean(_)))
+    let is_plain = |value: &Value| matches!(value, Value::Number(..) | Value::Boolean(_) | Value::Null);
+    !matches!(value, Tree::Value(value) if !is_plain(&value.value))
 }
 
 /// A value as names have it: without relations, which may be left out.
