@@ -115,7 +115,8 @@ pub(crate) fn rows_apart(query: &mut Query) -> Result<()> {
     let cells = || values.rows.iter().flat_map(|row| &row.content);
     let has_subqueries = cells().any(has_subquery);
     let few = values.rows.len() <= SUBQUERY_ROWS_MAX;
-    if !has_subqueries && !(few && values.rows.len() > 1 && cells().any(names_column)) {
+    let has_columns = few && values.rows.len() > 1 && cells().any(names_column);
+    if !has_subqueries && !has_columns {
         return Ok(());
     }
     if !few {

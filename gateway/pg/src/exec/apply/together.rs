@@ -1,4 +1,4 @@
-//! A subquery for many rows at once ([`numbered`]): their values become a relation in memory.
+//! A subquery for many rows at once ([`numbered`](fn@numbered)): their values become a relation in memory.
 //!
 //! It is optimised once, over a relation without rows, and planned anew for each piece of the input.
 

@@ -15,7 +15,7 @@
 //!
 //! After T. Neumann, A. Kemper, "Unnesting Arbitrary Queries", BTW 2015, whose rules for operators are those below.
 //! What stays [`Apply`](super::node::Apply): subqueries without tables, which it runs for many rows by the same rules
-//! ([`numbered`]), with functions that are volatile, with sides
+//! ([`numbered`](mod@numbered)), with functions that are volatile, with sides
 //! that name their own left side; those that may fail, where a CASE may not come to them ([`can_fail`]); a LIMIT where
 //! each row reads one range of keys ([`reads_ranges`]); rows outside that may be others when they are read twice
 //! ([`is_repeatable`]).
