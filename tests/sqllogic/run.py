@@ -194,7 +194,7 @@ def main():
     parser.add_argument("--jar", required=True, help="the Maven artifact net.hydromatic:sql-logic-test")
     parser.add_argument("--keyspan", required=True, help="where Keyspan is, as libpq's words, for an operator")
     parser.add_argument("--postgres", help="where PostgreSQL is, for what SQLite answers otherwise")
-    parser.add_argument("--database", default="sqllogic", help="the database that is made anew for each file, one for each run at a time")
+    parser.add_argument("--database", default="sqllogic", help="made anew for each file; runs at a time need their own")
     parser.add_argument("--every", type=int, default=1, help="take every N-th file only")
     parser.add_argument("--verbose", action="store_true", help="print what is refused, too")
     parser.add_argument("files", nargs="*", help="how the names of files begin: random, index/between, select1")

@@ -188,8 +188,8 @@ fn character_of_name(expr: &Expr) -> Option<Expr> {
     Some(call("substr", [root.as_ref().clone(), parse(&(at + 1).to_string()), parse("1")]))
 }
 
-/// `pg_typeof(x) = 'int4'::regtype`, `pg_typeof(x) IN (…)`, `oid = pg_typeof(x)`, `pg_typeof(x)::oid`: what the function
-/// gives is the text of a type here, and a number that shows a name in PostgreSQL.
+/// `pg_typeof(x) = 'int4'::regtype`, `pg_typeof(x) IN (…)`, `oid = pg_typeof(x)`, `pg_typeof(x)::oid`: what the
+/// function gives is the text of a type here, and a number that shows a name in PostgreSQL.
 fn compares_type(expr: &mut Expr) {
     let is_call = |expr: &Expr| matches!(expr, Expr::Function(function) if is_named(function, "pg_typeof"));
     let is_type = |expr: &Expr| match expr {

@@ -1,8 +1,8 @@
 //! Changes of rows that are there: what is read of a row, and what its columns are set to.
 //!
-//! An UPDATE sets columns to values, or adds to them, or writes and deletes cells of an open family; an INSERT whose key
-//! is taken may also use the row that was to be inserted (`EXCLUDED`). Read of a row are the columns that something is
-//! added to, and those of RETURNING that are not set.
+//! An UPDATE sets columns to values, or adds to them, or writes and deletes cells of an open family; an INSERT whose
+//! key is taken may also use the row that was to be inserted (`EXCLUDED`). Read of a row are the columns that something
+//! is added to, and those of RETURNING that are not set.
 
 use super::{
     names::{Parameters, operand_value},
@@ -36,7 +36,8 @@ pub(super) struct Change {
     old: Old,
 }
 
-/// What a statement sets: columns of a table and their new values, which may be made of the row that was to be inserted.
+/// What a statement sets: columns of a table and their new values, which may be made of the row that was to be
+/// inserted.
 pub(super) struct Set<'a> {
     pub(super) of: &'a Named,
     pub(super) values: Vec<(String, Expr)>,

@@ -5,7 +5,8 @@
 //! node of the analysed plan has a subquery, the rule [`Correlated`] lets DataFusion's optimizer try it; if a reference
 //! to the outside is left, [`unnest`] tries a join of more general form. What that leaves is evaluated as the standard
 //! defines it: once for each row ([`Apply`](node::Apply), [`exec`](crate::exec::apply)), or for many rows at once where
-//! it reads nothing but them ([`numbered`](fn@unnest::numbered)). The node then reads the value as a column of its input:
+//! it reads nothing but them ([`numbered`](fn@unnest::numbered)). The node then reads the value as a column of its
+//! input:
 //!
 //! ```text
 //! Projection: a, (SELECT max(b) FROM u WHERE u.a = t.a LIMIT 1)      Projection: a, subquery_value(__value_1, __error_1)

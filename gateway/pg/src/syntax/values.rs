@@ -105,8 +105,8 @@ fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
 /// Rows of a `VALUES` with subqueries that are planned, at most.
 const SUBQUERY_ROWS_MAX: usize = 100;
 
-/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows, and one that names columns
-/// of the query around it, whose types are not known here: those of a UNION become one.
+/// Makes a `VALUES` with subqueries, which DataFusion takes for constants, a UNION of its rows, and one that names
+/// columns of the query around it, whose types are not known here: those of a UNION become one.
 ///
 /// # Errors
 /// 0A000 for more than [`SUBQUERY_ROWS_MAX`] rows with subqueries.
