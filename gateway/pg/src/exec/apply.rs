@@ -16,6 +16,7 @@ use crate::{
         apply::{
             node::{Apply, Kind},
             outer_columns,
+            unnest::with_values,
         },
         materialized,
     },
@@ -104,6 +105,7 @@ impl ExtensionPlanner for ApplyPlanner {
         let mut state = state.clone();
         state.config_mut().options_mut().execution.target_partitions = 1;
         let plan = crate::plan::apply::Correlated::default().analyze(apply.plan.clone(), state.config_options())?;
+        let plan = with_values(plan)?;
         let by_ranges = reads_tables(&plan)?;
         let names = apply.bindings.iter().map(|(id, _)| id.as_str());
         let together = if by_ranges { None } else { Together::of(&plan, apply.kind, names, &state)? };

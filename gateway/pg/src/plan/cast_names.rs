@@ -5,7 +5,10 @@
 //! without them, or with others, are [marked](mark) in the syntax tree by a call that has the type in its name, and
 //! that the optimizer replaces by its argument, under the same name.
 
-use crate::syntax::build;
+use crate::syntax::{
+    build,
+    calls::{NEGATIVE, POSITIVE},
+};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
     common::Result,
@@ -15,8 +18,8 @@ use datafusion::{
         simplify::{ExprSimplifyResult, SimplifyContext},
     },
     sql::sqlparser::ast::{
-        self, Expr as Tree, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
-        OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visit, VisitMut, Visitor, VisitorMut,
+        self, BinaryOperator, Expr as Tree, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+        ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visit, VisitMut, Visitor, VisitorMut,
     },
 };
 use std::{
@@ -145,7 +148,7 @@ fn add_forms(expr: &Tree, kinds: &HashSet<Discriminant<Tree>>, forms: &mut HashM
     // How much of a chain of casts is still to be met, with its value.
     let mut chain = 0;
     each_of(expr, |expr| {
-        if matches!(expr, Tree::Nested(_)) {
+        if within(expr).is_some() {
             return;
         }
         if chain > 0 {
@@ -234,9 +237,8 @@ fn chain_of(mut expr: &Tree) -> (Vec<String>, &Tree) {
                 types.push(data_type.to_string());
                 expr = inner;
             }
-            Tree::Nested(inner) => expr = inner,
-            value => match marked(value) {
-                Some(cast) => expr = cast,
+            value => match within(value).or_else(|| marked(value)) {
+                Some(inner) => expr = inner,
                 None => return (types, value),
             },
         }
@@ -256,10 +258,19 @@ fn marked(expr: &Tree) -> Option<&Tree> {
     }
 }
 
+/// What stands in brackets, or behind a plus: names have neither.
+fn within(expr: &Tree) -> Option<&Tree> {
+    match expr {
+        Tree::Nested(inner) => Some(inner),
+        Tree::BinaryOp { left, op: BinaryOperator::Custom(sign), .. } if sign == POSITIVE => Some(left),
+        _ => None,
+    }
+}
+
 /// Whether a value is told from others: not a parameter or a quoted text, whose type its cast is.
 fn is_told(value: &Tree) -> bool {
-    let is_plain = |value: &Value| matches!(value, Value::Number(..) | Value::Boolean(_) | Value::Null);
-    !matches!(value, Tree::Value(value) if !is_plain(&value.value))
+    let plain = |value: &Value| matches!(value, Value::Number(..) | Value::Boolean(_) | Value::Null);
+    !matches!(value, Tree::Value(value) if !plain(&value.value))
 }
 
 /// A value as names have it: without relations, which may be left out.
@@ -267,6 +278,9 @@ fn name_of(value: &Tree) -> String {
     match value {
         Tree::CompoundIdentifier(idents) => idents.last().map(|ident| ident.value.to_lowercase()).unwrap_or_default(),
         Tree::Identifier(ident) => ident.value.to_lowercase(),
-        other => other.to_string(),
+        Tree::BinaryOp { left, op: BinaryOperator::Custom(sign), .. } if sign == NEGATIVE => {
+            format!("-{}", name_of(left))
+        }
+        other => within(other).map_or_else(|| other.to_string(), name_of),
     }
 }

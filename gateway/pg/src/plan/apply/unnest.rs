@@ -23,7 +23,7 @@
 mod numbered;
 mod operators;
 
-pub(crate) use numbered::{ROW, numbered};
+pub(crate) use numbered::{ROW, numbered, with_values};
 
 use super::outer_columns;
 use crate::error::SqlState;

@@ -16,14 +16,14 @@ use crate::plan::apply::{node::Kind, outer_columns};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
     common::{
-        Column, Result, TableReference,
+        Column, DFSchema, Result, TableReference,
         metadata::FieldMetadata,
         tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     functions_nested::expr_fn::make_array,
     logical_expr::{
         Case, EmptyRelation, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
-        SortExpr, Unnest, expr::Placeholder, lit,
+        SortExpr, Unnest, Values, expr::Placeholder, lit,
     },
     scalar::ScalarValue,
 };
@@ -118,51 +118,77 @@ fn is_in_order(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// What one row without a relation is made of; `None` for another plan.
-fn one_row(plan: &LogicalPlan) -> Result<Option<Vec<Expr>>> {
+/// What the rows of a plan that reads no relation are made of, in the order in which they are written; `None` for
+/// another plan.
+fn rows_of(plan: &LogicalPlan) -> Result<Option<Vec<Vec<Expr>>>> {
     Ok(match plan {
-        LogicalPlan::SubqueryAlias(alias) => one_row(&alias.input)?,
-        LogicalPlan::Projection(Projection { expr, input, .. }) => match input.as_ref() {
-            LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. }) => Some(expr.clone()),
-            input => {
-                let Some(below) = one_row(input)? else { return Ok(None) };
-                let columns = input.schema().columns();
-                let inlined = expr.iter().map(|expr| {
-                    let inlined = expr.clone().transform_up(|expr| match &expr {
-                        Expr::Column(column) => match columns.iter().position(|known| known == column) {
-                            Some(at) => Ok(Transformed::yes(below[at].clone().unalias_nested().data)),
-                            None => Ok(Transformed::no(expr)),
-                        },
-                        _ => Ok(Transformed::no(expr)),
-                    });
-                    Ok(inlined?.data)
+        LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. }) => Some(vec![Vec::new()]),
+        LogicalPlan::Values(values) => Some(values.values.clone()),
+        LogicalPlan::SubqueryAlias(alias) => rows_of(&alias.input)?,
+        LogicalPlan::Union(union) => {
+            let inputs = union.inputs.iter().map(|input| rows_of(input)).collect::<Result<Option<Vec<_>>>>()?;
+            inputs.map(|inputs| inputs.concat())
+        }
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            let Some(rows) = rows_of(input)? else { return Ok(None) };
+            let columns = input.schema().columns();
+            let projected = |row: &[Expr], expr: &Expr| {
+                let inlined = expr.clone().transform_up(|expr| match &expr {
+                    Expr::Column(column) => match columns.iter().position(|known| known == column) {
+                        Some(at) => Ok(Transformed::yes(row[at].clone().unalias_nested().data)),
+                        None => Ok(Transformed::no(expr)),
+                    },
+                    _ => Ok(Transformed::no(expr)),
                 });
-                Some(inlined.collect::<Result<_>>()?)
-            }
-        },
+                inlined.map(|inlined| inlined.data)
+            };
+            let rows = rows.iter().map(|row| expr.iter().map(|expr| projected(row, expr)).collect());
+            Some(rows.collect::<Result<_>>()?)
+        }
         _ => None,
     })
 }
 
-fn is_subquery(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_))
+/// A subquery whose UNIONs ALL of rows without a relation are VALUES: their order is that in which they are written,
+/// while the inputs of a UNION run beside each other.
+pub(crate) fn with_values(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let listed = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Union(union) = &node else { return Ok(Transformed::no(node)) };
+        let Some(rows) = rows_of(&node)? else { return Ok(Transformed::no(node)) };
+        let typed = |row: Vec<Expr>| {
+            let cells = row.into_iter().zip(union.schema.fields());
+            cells.map(|(cell, field)| cell_of(cell, field, &DFSchema::empty())).collect::<Result<Option<Vec<_>>>>()
+        };
+        Ok(match rows.into_iter().map(typed).collect::<Result<Option<Vec<_>>>>()? {
+            Some(values) => Transformed::yes(LogicalPlan::Values(Values { schema: Arc::clone(&union.schema), values })),
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(listed.data)
+}
+
+/// A cell of a column of VALUES, whose type is the column's; `None` for another one, for a subquery, and for what has
+/// another value each time: it may stand in several cells.
+fn cell_of(cell: Expr, field: &Field, schema: &DFSchema) -> Result<Option<Expr>> {
+    let cell = cell.unalias_nested().data;
+    let is_subquery = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
+    if cell.is_volatile() || cell.exists(|expr| Ok(is_subquery(expr)))? {
+        return Ok(None);
+    }
+    Ok(match cell.get_type(schema)? {
+        DataType::Null => Some(Expr::Literal(ScalarValue::try_from(field.data_type())?, None)),
+        data if data == *field.data_type() => Some(cell),
+        _ => None,
+    })
 }
 
 impl Unnesting {
-    /// A UNION ALL of single rows, or VALUES, in their order. `None` for another plan, or where values of a domain may
-    /// come several times.
+    /// VALUES in their order. `None` for another plan, or where values of a domain may come several times.
     pub(super) fn listed(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
         if !self.numbered {
             return Ok(None);
         }
-        let rows: Option<Vec<Vec<Expr>>> = match plan {
-            LogicalPlan::Values(values) => Some(values.values.clone()),
-            LogicalPlan::Union(union) => {
-                union.inputs.iter().map(|input| one_row(input)).collect::<Result<Option<Vec<_>>>>()?
-            }
-            _ => None,
-        };
-        let Some(rows) = rows else { return Ok(None) };
+        let LogicalPlan::Values(Values { values: rows, .. }) = plan else { return Ok(None) };
         let place = format!("__place_{}", number());
         let places = make_array((0_i64..).take(rows.len()).map(lit).collect());
         let input = self.here().into_iter().chain([places.alias(place.clone())]).collect::<Vec<_>>();
@@ -173,19 +199,11 @@ impl Unnesting {
         let mut shown = Vec::with_capacity(columns.len() + self.columns.len());
         for (at, (column, field)) in columns {
             let mut whens = Vec::with_capacity(rows.len());
-            for (number, row) in (0_i64..).zip(&rows) {
-                let cell = row[at].clone().unalias_nested().data;
-                if cell.exists(|expr| Ok(is_subquery(expr)))? {
-                    return Ok(None);
-                }
-                let cell = outer_columns::in_expression(cell, &|column| {
+            for (number, row) in (0_i64..).zip(rows) {
+                let cell = outer_columns::in_expression(row[at].clone(), &|column| {
                     self.here_of(column).map(|(here, _)| Expr::Column(here))
                 })?;
-                let cell = match cell.get_type(input.schema())? {
-                    DataType::Null => Expr::Literal(ScalarValue::try_from(field.data_type())?, None),
-                    data if data == *field.data_type() => cell,
-                    _ => return Ok(None),
-                };
+                let Some(cell) = cell_of(cell, field, input.schema())? else { return Ok(None) };
                 whens.push((Box::new(Expr::Column(place.clone()).eq(lit(number))), Box::new(cell)));
             }
             let cells = Expr::Case(Case::new(None, whens, None));
