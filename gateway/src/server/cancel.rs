@@ -78,14 +78,13 @@ impl Cancels {
 }
 
 impl Registration {
-    /// The token of a statement that begins.
+    /// The token of what runs, from the first message of the client to its answer: a cancel that comes between two
+    /// parts of a statement, its parsing and its run, stops the next.
     pub(crate) fn begin(&self) -> CancellationToken {
-        let token = CancellationToken::new();
-        *locked(&self.controls.running) = Some(token.clone());
-        token
+        locked(&self.controls.running).get_or_insert_default().clone()
     }
 
-    /// The statement has ended: what comes late cancels nothing.
+    /// It was answered: what comes late cancels nothing.
     pub(crate) fn end(&self) {
         *locked(&self.controls.running) = None;
     }
@@ -118,6 +117,15 @@ mod tests {
     }
 
     #[test]
+    fn a_cancel_between_the_parts_of_a_statement_stops_the_next() {
+        let cancels = Arc::new(Cancels::default());
+        let one = cancels.register(false);
+        drop(one.begin());
+        cancels.cancel(one.process_id, &one.secret);
+        assert!(one.begin().is_cancelled());
+    }
+
+    #[test]
     fn an_ended_statement_or_connection_is_not_cancelled() {
         let cancels = Arc::new(Cancels::default());
         let one = cancels.register(false);
@@ -125,6 +133,7 @@ mod tests {
         let token = one.begin();
         one.end();
         cancels.cancel(process_id, &secret);
+        assert!(!one.begin().is_cancelled());
         drop(one);
         cancels.cancel(process_id, &secret);
         assert!(!token.is_cancelled() && locked(&cancels.connections).is_empty());

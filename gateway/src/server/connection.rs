@@ -198,6 +198,7 @@ impl Connection {
     /// Answers a message; `false` for the last one.
     async fn answer(&mut self, frame: Frame) -> Result<bool, Failure> {
         self.answering.get_or_insert_with(|| self.hub.answers.begin());
+        self.registration.begin();
         let extended = frame.is_extended();
         if self.skipping && !matches!(frame.kind, b'S' | b'X') {
             return Ok(true);
@@ -278,6 +279,7 @@ impl Connection {
         }
         self.tell_notifications();
         self.session.answered();
+        self.registration.end();
         reply::ready(self.session.transaction_status(), &mut self.output.buffer);
         let answering = self.answering.take();
         if answering.as_ref().is_some_and(Answering::is_one_of_several) {
@@ -323,9 +325,7 @@ impl Connection {
     pub(crate) async fn parse_long(&mut self, sql: &str) -> Result<Option<Vec<Statement>>, Failure> {
         let Some(parsing) = parse_long(sql, &self.session.identity.database) else { return Ok(None) };
         let (mut guard, ..) = self.begin();
-        let parsed = guard.run(parsing).await;
-        self.registration.end();
-        Ok(Some(parsed??))
+        Ok(Some(guard.run(parsing).await??))
     }
 
     /// Begins a statement: what may stop it from now on, with the parts of the connection that it needs.

@@ -96,7 +96,6 @@ impl Connection {
         let hints: Vec<_> = declared.iter().map(|kind| kind.as_ref().and_then(ParameterType::declared)).collect();
         let (mut guard, session, _) = self.begin();
         let prepared = guard.run(session.prepare_parsed(parsed, &hints)).await;
-        self.registration.end();
         prepared?.map_err(|error| Failure::from(error).with_position((sql, 0), &self.session.identity.database))
     }
 
@@ -179,7 +178,6 @@ impl Connection {
             };
             self.ended(&begun, &end, ("", 0));
         }
-        self.registration.end();
         let reply = done?;
         self.tell_notices();
         match reply {

@@ -76,7 +76,6 @@ impl Connection {
             Err(failure) => End::Failed(None, failure.state()),
         };
         self.ended(&begun, &end, place);
-        self.registration.end();
         done.map(|_| ()).map_err(|failure| failure.with_position(place, &self.session.identity.database))
     }
 
