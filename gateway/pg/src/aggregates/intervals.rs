@@ -1,5 +1,7 @@
 //! `sum` and `avg` of intervals: months, days and time by themselves, as PostgreSQL adds them. DataFusion has no
 //! average of intervals, and its sum counts time in nanoseconds, which turn over after 292 years.
+//!
+//! `min` and `max` of intervals in windows, by their lengths ([`Extreme`]); of groups, `plan::order_keys` has them.
 
 use crate::functions::times::Span;
 use arrow::{
@@ -10,7 +12,8 @@ use arrow::{
     },
 };
 use datafusion::{common::exec_datafusion_err, error::Result, logical_expr::Accumulator, scalar::ScalarValue};
-use std::sync::Arc;
+use keyspan_catalog::value::interval::Interval;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The type of a sum of microseconds.
 const MICROS: DataType = DataType::Decimal128(38, 0);
@@ -59,6 +62,85 @@ impl Intervals {
             self.count += sign;
         }
         Ok(())
+    }
+}
+
+/// The intervals of an argument.
+fn spans(values: &[ArrayRef]) -> Result<impl Iterator<Item = IntervalMonthDayNano> + '_> {
+    let spans = values.first().and_then(|values| values.as_primitive_opt::<IntervalMonthDayNanoType>());
+    let spans = spans.ok_or_else(|| exec_datafusion_err!("an extreme of intervals is given something else"))?;
+    Ok(spans.iter().flatten())
+}
+
+/// An interval's place among others: its length in microseconds, then its parts.
+type Place = (i128, IntervalMonthDayNano);
+
+fn place(span: IntervalMonthDayNano) -> Place {
+    let IntervalMonthDayNano { months, days, nanoseconds } = span;
+    (Interval { months, days, micros: nanoseconds / 1_000 }.length(), span)
+}
+
+/// The shortest or the longest interval of a window's frame, where `1 mon` is as long as `30 days`.
+#[derive(Debug)]
+pub(crate) struct Extreme {
+    is_max: bool,
+    /// Whether rows leave the frame: else the extreme alone is kept.
+    slides: bool,
+    /// The different intervals of the frame, and how often each is there.
+    frame: BTreeMap<Place, u64>,
+}
+
+impl Extreme {
+    pub(crate) fn new(is_max: bool, slides: bool) -> Self {
+        Self { is_max, slides, frame: BTreeMap::new() }
+    }
+
+    fn found(&self) -> Option<IntervalMonthDayNano> {
+        let found = if self.is_max { self.frame.last_key_value() } else { self.frame.first_key_value() };
+        found.map(|((_, span), _)| *span)
+    }
+}
+
+impl Accumulator for Extreme {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in spans(values)? {
+            *self.frame.entry(place(span)).or_default() += 1;
+            if !self.slides && self.frame.len() > 1 {
+                let _worse = if self.is_max { self.frame.pop_first() } else { self.frame.pop_last() };
+            }
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in spans(values)? {
+            let place = place(span);
+            match self.frame.get_mut(&place) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(self.frame.remove(&place)),
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        self.slides
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::IntervalMonthDayNano(self.found()))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.frame.len() * size_of::<(Place, u64)>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
     }
 }
 

@@ -3,8 +3,11 @@
 //!
 //! DataFusion's accumulators of groups, in 55.2 (apache/datafusion#24432), begin with the greatest finite number and
 //! take whatever comes after a NaN: the greatest of `-Infinity` alone is -1.8e308 there, and that of NaN and 1 is 1.
-//! Those of one group are right. All else is DataFusion's.
+//! Those of one group are right. Intervals are compared by their lengths, which DataFusion's do not. All else is its
+//! own.
 
+use super::intervals::Extreme;
+use crate::types::INTERVAL;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::{
     common::ScalarValue,
@@ -19,7 +22,7 @@ use datafusion::{
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 use std::sync::Arc;
 
-/// DataFusion's `min` or `max`, but for floating point numbers by groups.
+/// DataFusion's `min` or `max`, but for intervals, and floating point numbers by groups.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MinMax {
     pub(crate) inner: Arc<AggregateUDF>,
@@ -74,13 +77,16 @@ impl AggregateUDFImpl for MinMax {
         self.inner.is_nullable()
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *arguments.return_field.data_type() == INTERVAL {
+            return Ok(Box::new(Extreme::new(self.is_max, false)));
+        }
         self.inner.accumulator(arguments)
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(arguments)
+        *arguments.return_field.data_type() != INTERVAL && self.inner.groups_accumulator_supported(arguments)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(match arguments.return_field.data_type() {
@@ -90,6 +96,9 @@ impl AggregateUDFImpl for MinMax {
         })
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if *arguments.return_field.data_type() == INTERVAL {
+            return Ok(Box::new(Extreme::new(self.is_max, true)));
+        }
         self.inner.create_sliding_accumulator(arguments)
     }
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

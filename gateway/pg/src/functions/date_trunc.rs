@@ -219,7 +219,11 @@ impl ScalarUDFImpl for DateTrunc {
                 let data = self.return_type(&[DataType::Utf8View, data])?;
                 Ok(Arc::new(Field::new(self.name(), data, nullable)))
             }
-            _ => self.of_times.return_field_from_args(args),
+            _ => {
+                let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+                let field = self.of_times.return_field_from_args(args)?;
+                Ok(Arc::new(Arc::unwrap_or_clone(field).with_nullable(nullable)))
+            }
         }
     }
 
@@ -237,16 +241,19 @@ impl ScalarUDFImpl for DateTrunc {
         if matches!(kind, DataType::Interval(_) | DataType::Date32) {
             return truncated_rows(name, time, rows, &Style::within(&args.config_options).zone);
         }
-        let ColumnarValue::Scalar(name) = name else { return self.of_times.invoke_with_args(args) };
         let DataType::Timestamp(TimeUnit::Microsecond, zone) = &kind else {
             return self.of_times.invoke_with_args(args);
         };
-        let Some(Some(name)) = name.try_as_str() else { return self.of_times.invoke_with_args(args) };
         if zone.as_ref().is_some_and(|zone| &**zone != types::UTC) {
             return self.of_times.invoke_with_args(args);
         }
-        let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, zone.is_some())))?;
         let own_zone = &Style::within(&args.config_options).zone;
+        let unit = match name {
+            ColumnarValue::Scalar(name) => name.try_as_str().flatten(),
+            ColumnarValue::Array(_) => None,
+        };
+        let Some(unit) = unit else { return truncated_rows(name, time, rows, own_zone) };
+        let unit = Unit::of(&unit.to_lowercase()).ok_or_else(|| external(unknown(unit, zone.is_some())))?;
         if zone.is_some() && !own_zone.is_utc() {
             let truncated = |micros| truncated_in(unit, micros, own_zone).ok_or_else(|| external(out_of_range()));
             return match time {
@@ -290,7 +297,7 @@ impl ScalarUDFImpl for DateTrunc {
     }
 }
 
-/// Dates and intervals, whose units may differ from row to row.
+/// Dates and intervals, and times whose units differ from row to row.
 fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize, zone: &Zone) -> Result<ColumnarValue> {
     let scalar = matches!((names, times), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
     let rows = if scalar { 1 } else { rows };
@@ -306,6 +313,15 @@ fn truncated_rows(names: &ColumnarValue, times: &ColumnarValue, rows: usize, zon
         });
         let micros = each.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
         Arc::new(micros.with_timezone(types::UTC))
+    } else if let DataType::Timestamp(_, in_zone) = times.data_type() {
+        let each = names.zip(times.as_primitive::<TimestampMicrosecondType>()).map(|(name, micros)| {
+            let (Some(name), Some(micros)) = (name, micros) else { return Ok(None) };
+            let unit = Unit::of(&name.to_lowercase()).ok_or_else(|| external(unknown(name, in_zone.is_some())))?;
+            let start = if in_zone.is_some() { truncated_in(unit, micros, zone) } else { unit.truncated(micros) };
+            start.map(Some).ok_or_else(|| external(out_of_range()))
+        });
+        let micros = each.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
+        Arc::new(micros.with_timezone_opt(in_zone.clone()))
     } else {
         let each = names.zip(times.as_primitive::<IntervalMonthDayNanoType>()).map(|(name, span)| {
             let (Some(name), Some(span)) = (name, span) else { return Ok(None) };

@@ -6,7 +6,7 @@
 
 use datafusion::{
     common::{
-        Column, NullHandling, TableReference,
+        Column, DFSchema, NullHandling, TableReference,
         tree_node::{Transformed, TreeNode},
     },
     config::ConfigOptions,
@@ -87,16 +87,9 @@ fn unnested(join: &Join) -> Result<Option<LogicalPlan>> {
         _ => return Ok(None),
     };
     let left: Vec<Expr> = join.left.schema().columns().into_iter().map(Expr::Column).collect();
-    // The lists, of this row's columns.
-    let here = |expr: &Expr| {
-        expr.clone().transform_up(|expr| match expr {
-            Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
-            other => Ok(Transformed::no(other)),
-        })
-    };
     let mut computed = left.clone();
     for expr in &lists.computed.expr {
-        computed.push(here(expr)?.data);
+        computed.push(expr.clone().transform_up(|expr| Ok(here(expr, join.left.schema())))?.data);
     }
     let mut options = lists.unnest.options.clone();
     options.null_handling = if keeps { NullHandling::PreserveAndExpandEmpty } else { NullHandling::Drop };
@@ -109,7 +102,7 @@ fn unnested(join: &Join) -> Result<Option<LogicalPlan>> {
     for (level, projection) in lists.projections.iter().rev().enumerate() {
         let columns = projection.schema.columns();
         let items = projection.expr.iter().zip(&columns).map(|(expr, column)| {
-            let expr = inner(unaliased(expr), level, &names)?;
+            let expr = inner(unaliased(expr), (level, &names), join.left.schema())?;
             Ok(Expr::Alias(Alias::new(expr, None::<TableReference>, inner_name(level, &column.name))))
         });
         let items = items.collect::<Result<Vec<_>>>()?;
@@ -136,16 +129,24 @@ fn inner_name(level: usize, name: &str) -> String {
     format!("\u{1}lateral {level} {name}")
 }
 
+/// A column of the row before is one of the left side, but for those of a row further out, where all of this is a
+/// subquery.
+fn here(expr: Expr, left: &DFSchema) -> Transformed<Expr> {
+    match expr {
+        Expr::OuterReferenceColumn(_, column) if left.has_column(&column) => Transformed::yes(Expr::Column(column)),
+        other => Transformed::no(other),
+    }
+}
+
 /// An expression of the projection of a level: columns of the outer row are those of the left side, and those of the
 /// projection below, which are called `names`, have their inner names.
-fn inner(expr: Expr, level: usize, names: &[String]) -> Result<Expr> {
+fn inner(expr: Expr, (level, names): (usize, &[String]), left: &DFSchema) -> Result<Expr> {
     let renamed = expr.transform_up(|expr| {
         Ok(match (expr, level.checked_sub(1)) {
-            (Expr::OuterReferenceColumn(_, column), _) => Transformed::yes(Expr::Column(column)),
             (Expr::Column(column), Some(below)) if names.contains(&column.name) => {
                 Transformed::yes(Expr::Column(Column::new_unqualified(inner_name(below, &column.name))))
             }
-            (other, _) => Transformed::no(other),
+            (other, _) => here(other, left),
         })
     });
     Ok(renamed?.data)

@@ -20,6 +20,7 @@ use crate::{
     },
     numeric,
     plan::{documents, each_expr::under_its_name},
+    types::INTERVAL,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -312,13 +313,14 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             is |= sort_keys(&mut call.params.order_by, schema);
             if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
                 && matches!(function.name(), "min" | "max")
-                && call
-                    .params
-                    .args
-                    .iter()
-                    .any(|arg| has_key(arg, schema) && !is_exact(arg, schema) && !is_document(arg, schema))
+                && call.params.args.iter().any(|arg| {
+                    has_key(arg, schema)
+                        && !is_exact(arg, schema)
+                        && !is_document(arg, schema)
+                        && !arg.get_type(schema).is_ok_and(|data| data == INTERVAL)
+                })
             {
-                let what = format!("{} of intervals as a window function", function.name());
+                let what = format!("{} of arrays of intervals as a window function", function.name());
                 let error = crate::error::SqlError::unsupported(what);
                 return Err(datafusion::error::DataFusionError::External(Box::new(error)));
             }
