@@ -6,22 +6,23 @@
 //! history or merge cells, and for many loads at a time. Then each part is a commit, and those before a failure are
 //! stored. In a transaction nothing is stored before its COMMIT, and its bounds hold for all of it; but for a private
 //! table that the transaction has made or truncated, whose rows nobody else sees and ROLLBACK forgets: its parts are
-//! written at once.
+//! written at once. A part of a table on a server is written while the next is read (`behind`).
 //!
 //! The rows of a private table that is altered pass through here too ([`Load::altering`]), into the space that will
 //! have them.
 
+mod behind;
 mod bulk;
 pub(crate) mod insert;
 
-use self::bulk::Bulk;
+use self::{behind::Behind, bulk::Bulk};
 use crate::{
     dml::{
         ATTEMPTS_MAX,
         assign::as_read,
         conditions,
         defaults::Defaults,
-        insert::{LOOKUP_ROWS, NewRow, creation, existing},
+        insert::{LOOKUP_ROWS, NewRow, creation, existing, is_gap},
         target::{Numbers, Target, TargetColumn},
     },
     pg::{
@@ -39,6 +40,7 @@ use crate::{
 };
 use arrow::array::RecordBatch;
 use keyspan_catalog::{SqlType, Table, Value};
+use keyspan_storage::Pin;
 use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of values of a part, at most: they are in memory.
@@ -88,6 +90,11 @@ pub(crate) struct Load {
     cells: usize,
     /// The way past the log, once it is taken.
     bulk: Option<Bulk>,
+    /// Whether parts are expected to lie between the rows of a server's table, as those of a new table, or of times
+    /// that go on, do.
+    in_gaps: bool,
+    /// The part before, which is being written.
+    behind: Option<Behind>,
     /// Rows of parts that are stored.
     stored: u64,
 }
@@ -194,6 +201,7 @@ impl Load {
         let query = session.query(view)?;
         let defaults = Box::pin(Defaults::new(&query, &target, &named)).await?;
         let (rows, bytes, cells, bulk, stored) = (Vec::new(), 0, 0, None, 0);
+        let in_gaps = target.table.remote.is_some() && target.hidden_key.is_none();
         Ok(Self {
             target,
             destination,
@@ -206,6 +214,8 @@ impl Load {
             bytes,
             cells,
             bulk,
+            in_gaps,
+            behind: None,
             stored,
         })
     }
@@ -334,14 +344,22 @@ impl Load {
             self.count_rows(session, rows.len());
             return Ok(());
         }
+        if self.destination == Destination::Table && session.writes_behind(&self.target.table) {
+            return self.write_behind(session, rows, last).await;
+        }
         if rows.is_empty() {
             return Ok(());
         }
+        self.write_part(session, &rows).await
+    }
+
+    /// Writes a part as a commit.
+    async fn write_part(&mut self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
         let in_transaction = session.in_transaction();
         let attempts = if in_transaction || self.destination != Destination::Table { 1 } else { ATTEMPTS_MAX };
         let mut attempt = 1;
         loop {
-            match self.once(session, &rows).await {
+            match self.once(session, rows).await {
                 Err(failed) if failed.error.state == SqlState::SERIALIZATION_FAILURE && attempt < attempts => {}
                 Err(failed) => return Err(failed),
                 Ok(()) => break,
@@ -423,20 +441,39 @@ impl Load {
         Box::pin(conditions::check(query, &self.target, &values, self.altering)).await.map_err(at)
     }
 
-    async fn once(&self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
-        let view = session.view().await?;
-        let pin = view.pin.clone();
-        let target = &self.target;
-        if self.destination == Destination::Table {
-            self.check_table(&view)?;
-        }
+    async fn once(&mut self, session: &mut Session, rows: &[NewRow]) -> Result<(), Failed> {
         let apart = match self.destination {
-            Destination::Table => session.writes_apart(&target.table),
+            Destination::Table => session.writes_apart(&self.target.table),
             // Who reads one state would not see what is written now.
             Destination::Space(_) if session.keeps_state() => None,
             Destination::Space(space) => Some(space),
             Destination::Nowhere => None,
         };
+        let (pin, written) = self.written(session, rows, apart).await?;
+        match apart {
+            Some(space) => session.write_apart(&pin, written, space).await?,
+            None if self.destination == Destination::Nowhere => {}
+            None => session.write(&pin, written).await?,
+        }
+        Ok(())
+    }
+
+    /// What the commit of a part writes, and where it was looked for the keys.
+    async fn written(
+        &mut self,
+        session: &mut Session,
+        rows: &[NewRow],
+        apart: Option<u32>,
+    ) -> Result<(Pin, WriteSet), Failed> {
+        let view = session.view().await?;
+        let pin = view.pin.clone();
+        if self.in_gaps && self.destination == Destination::Table {
+            self.in_gaps = is_gap(&view, &self.target, rows).await?;
+        }
+        let target = &self.target;
+        if self.destination == Destination::Table {
+            self.check_table(&view)?;
+        }
         let mut written = WriteSet::counted(view.memory.clone());
         let mut seen = HashSet::with_capacity(rows.len());
         let query = target.has_conditions().then(|| session.query(view.clone())).transpose()?;
@@ -445,7 +482,7 @@ impl Load {
             if self.destination == Destination::Nowhere {
                 continue;
             }
-            let there = existing(&view, target, chunk).await?;
+            let there = if self.in_gaps { HashSet::new() } else { existing(&view, target, chunk).await? };
             for row in chunk {
                 let at = |error: SqlError| Failed { error, row: Some(row.number) };
                 target.check_tenant(&view, &row.parts).map_err(at)?;
@@ -461,13 +498,7 @@ impl Load {
                 written.mutate(&target.table, row.key.clone(), creation(target, row)?)?;
             }
         }
-        drop((query, view));
-        match apart {
-            Some(space) => session.write_apart(&pin, written, space).await?,
-            None if self.destination == Destination::Nowhere => {}
-            None => session.write(&pin, written).await?,
-        }
-        Ok(())
+        Ok((pin, written))
     }
 
     /// 23502 for a NULL in an existing row.

@@ -93,8 +93,10 @@ impl CopyIn {
     /// # Errors
     /// What is wrong with the data or the rows.
     pub async fn take(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        let taken = self.take_rows(session, bytes, false).await;
-        taken.map_err(|error| self.tell_stored(error))
+        match self.take_rows(session, bytes, false).await {
+            Err(error) => Err(self.failed(session, error).await),
+            done => done,
+        }
     }
 
     /// Takes what is left and writes it; the command tag.
@@ -102,15 +104,30 @@ impl CopyIn {
     /// # Errors
     /// As [`take`](Self::take).
     pub async fn finish(&mut self, session: &mut Session) -> Result<String> {
-        let taken = self.take_rows(session, &[], true).await;
-        taken.map_err(|error| self.tell_stored(error))?;
+        if let Err(error) = self.take_rows(session, &[], true).await {
+            return Err(self.failed(session, error).await);
+        }
         Ok(format!("COPY {}", self.count))
     }
 
     /// The error when the client gives up: 57014.
-    pub fn given_up(&self, reason: &str) -> SqlError {
+    pub async fn given_up(&mut self, session: &mut Session, reason: &str) -> SqlError {
         let error = SqlError::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}"));
-        self.tell_stored(self.at_line(error, self.line() + 1))
+        let error = self.at_line(error, self.line() + 1);
+        self.failed(session, error).await
+    }
+
+    /// Waits for what is being written, when the rest will not be.
+    pub async fn settle(&mut self, session: &mut Session) {
+        if let Err(Failed { error, .. }) = self.load.settle(session).await {
+            tracing::debug!(%error, "a part of a COPY that was given up");
+        }
+    }
+
+    /// An error, when what is being written is there.
+    async fn failed(&mut self, session: &mut Session, error: SqlError) -> SqlError {
+        self.settle(session).await;
+        self.tell_stored(error)
     }
 
     async fn take_rows(&mut self, session: &mut Session, bytes: &[u8], last: bool) -> Result<()> {

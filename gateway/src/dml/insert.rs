@@ -348,6 +348,16 @@ pub(crate) async fn existing(view: &View, target: &Target, rows: &[NewRow]) -> R
     existing_keys(view, target, rows.iter().map(|row| &row.key)).await
 }
 
+/// Whether no row is between the first and the last key of the rows: one look in place of one for each.
+pub(crate) async fn is_gap(view: &View, target: &Target, rows: &[NewRow]) -> Result<bool> {
+    let keys = rows.iter().map(|row| &row.key);
+    let (Some(first), Some(last)) = (keys.clone().min(), keys.max()) else { return Ok(true) };
+    let between = KeyRange::new(KeyRange::point(first).start, KeyRange::point(last).end);
+    let columns = Columns::Of(Vec::new());
+    let scan = Scan { columns, keep_empty: true, rows_max: Some(1), ..Scan::of(RowSet::from(between)) };
+    Ok(view.scan(&target.table, scan).try_next().await?.is_none_or(|rows| rows.is_empty()))
+}
+
 /// Which of the keys have rows.
 pub(super) async fn existing_keys(
     view: &View,

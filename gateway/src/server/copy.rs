@@ -44,6 +44,20 @@ pub(crate) async fn take(
     output: &mut Output,
 ) -> Result<String, Failure> {
     reply::copy_in(copy.is_binary(), copy.columns(), &mut output.buffer);
+    let taken = take_all(&mut copy, guard, session, output).await;
+    if taken.is_err() {
+        // However it ended, nothing of it is written any more when that is told.
+        copy.settle(session).await;
+    }
+    taken
+}
+
+async fn take_all(
+    copy: &mut CopyIn,
+    guard: &mut Guard<'_>,
+    session: &mut Session,
+    output: &mut Output,
+) -> Result<String, Failure> {
     guard.run(output.send()).await??;
     let (progress, mut bytes) = (session.copying(copy.relation(), "COPY FROM"), 0);
     loop {
@@ -57,7 +71,8 @@ pub(crate) async fn take(
             b'c' => return Ok(guard.run(copy.finish(session)).await??),
             b'f' => {
                 let reason = frame.body.strip_suffix(b"\0").unwrap_or(&frame.body);
-                return Err(copy.given_up(utf8(reason)?).into());
+                let error = copy.given_up(session, utf8(reason)?).await;
+                return Err(error.into());
             }
             // A client of the extended protocol may have sent these ahead.
             b'H' | b'S' => {}

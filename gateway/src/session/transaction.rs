@@ -527,13 +527,9 @@ impl Session {
             if written.is_empty() {
                 return Ok(());
             }
-            let remote = match written.is_remote() {
-                true => {
-                    remote::without_other_reads(&mut written);
-                    Some(remote::way(&written, self.settings.rows_by_themselves())?)
-                }
-                false => None,
-            };
+            if written.is_remote() {
+                return shielded(self.remote_commit(pin, written).await?).await;
+            }
             let held = std::mem::take(&mut written.held);
             let rows = written.row_count();
             let instance = self.instance.clone();
@@ -541,12 +537,6 @@ impl Session {
             let turn = self.commit_turn(bytes, added).await?;
             for (table, rows) in written.rows.values() {
                 self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
-            }
-            if let Some(way) = remote {
-                shielded(Box::pin(remote::commit(&self.identity.rows, written, way, |_, _| pin))).await?;
-                drop((turn, held));
-                self.share.count_written(rows as u64, bytes);
-                return Ok(());
             }
             let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };

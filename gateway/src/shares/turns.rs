@@ -14,8 +14,8 @@ use futures::{FutureExt, future::BoxFuture};
 use std::{
     any::Any,
     cell::RefCell,
-    future::Future,
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::{Arc, OnceLock},
     task::{Context, Poll},
     time::Instant,
@@ -72,6 +72,12 @@ pub(crate) fn poll_for<T>(share: Option<&Arc<Share>>, poll: impl FnOnce() -> T) 
     let polled = poll();
     share.worked(began.elapsed());
     polled
+}
+
+/// A future that is spawned for a statement, as work of its tenant.
+pub(crate) async fn of_share<F: Future>(share: Arc<Share>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| poll_for(Some(&share), || future.as_mut().poll(context))).await
 }
 
 /// Makes turns of what DataFusion spawns.

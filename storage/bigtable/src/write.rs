@@ -48,14 +48,13 @@ impl Client {
     /// What keeps this client from asking at all. Everything else is an error of the rows concerned.
     pub async fn mutate_rows(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Result<()>>> {
         let requests = stream::iter(requests_of(entries));
-        let done = requests.map(|entries| self.mutate_some(table, entries)).buffered(REQUESTS_IN_FLIGHT);
+        let done = requests.map(|request| self.mutate_some(table, request)).buffered(REQUESTS_IN_FLIGHT);
         done.try_concat().await
     }
 
-    /// The rows of one request.
-    async fn mutate_some(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Result<()>>> {
-        let bytes = entries.iter().map(size).sum::<usize>().min(BYTES_IN_FLIGHT_MAX);
-        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    /// The rows of one request, and how many bytes they have.
+    async fn mutate_some(&self, table: &str, (entries, bytes): (Vec<Entry>, usize)) -> Result<Vec<Result<()>>> {
+        let permits = u32::try_from(bytes.min(BYTES_IN_FLIGHT_MAX)).unwrap_or(u32::MAX);
         let held = self.0.in_flight.acquire_many(permits).await;
         let _held = held.map_err(|_| Error::from(Status::unavailable("the client is closed")))?;
         let mut operation = self.operation();
@@ -148,8 +147,8 @@ impl Client {
     }
 }
 
-/// The rows, cut into requests.
-fn requests_of(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
+/// The rows, cut into requests, each with its bytes.
+fn requests_of(entries: Vec<Entry>) -> Vec<(Vec<Entry>, usize)> {
     let (mut requests, mut request, mut bytes, mut mutations) = (Vec::new(), Vec::new(), 0, 0);
     for entry in entries {
         let (more_bytes, more) = (size(&entry), entry.mutations.len());
@@ -157,7 +156,7 @@ fn requests_of(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
             || mutations + more > REQUEST_MUTATIONS_MAX
             || bytes + more_bytes > REQUEST_BYTES_TARGET;
         if is_full && !request.is_empty() {
-            requests.push(std::mem::take(&mut request));
+            requests.push((std::mem::take(&mut request), bytes));
             (bytes, mutations) = (0, 0);
         }
         bytes += more_bytes;
@@ -165,7 +164,7 @@ fn requests_of(entries: Vec<Entry>) -> Vec<Vec<Entry>> {
         request.push(entry);
     }
     if !request.is_empty() {
-        requests.push(request);
+        requests.push((request, bytes));
     }
     requests
 }

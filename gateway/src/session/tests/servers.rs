@@ -1,6 +1,7 @@
 //! Tables on a server: what is read and written there, and what is refused.
 
 use super::super::testing::{World, check, run};
+use crate::{execute::Outcome, session::Session, sql::ast::Statement};
 use expect_test::expect;
 use keyspan_storage::{
     Family, FamilyName, GcRule, Mutation, RowKey, Store, StoreExt, SystemClock, TableName, TableSchema,
@@ -443,4 +444,50 @@ async fn a_dropped_tenant_leaves_nothing_there() {
     )
     .await;
     assert!(world.instance.catalog.purge(&keyspan_storage::SystemClock).await.is_ok(), "the rest is purged here");
+}
+
+/// The command tag of a COPY into `r`, or its error with the detail.
+async fn copied(session: &mut Session, text: &str) -> String {
+    let statement = Statement::parse("COPY r FROM STDIN").unwrap().swap_remove(0);
+    let prepared = session.prepare(statement, &[]).await.unwrap();
+    let Outcome::CopyIn(mut copy) = session.execute(&prepared, Vec::new()).await.unwrap() else { panic!("no COPY") };
+    let done = match copy.take(session, text.as_bytes()).await {
+        Ok(()) => copy.finish(session).await,
+        Err(error) => Err(error),
+    };
+    done.unwrap_or_else(|error| format!("{} {}", error.state.0, error.detail.unwrap_or_default()))
+}
+
+#[tokio::test]
+async fn parts_of_a_copy_are_written_while_the_next_is_read() {
+    let world = World::with_server().await;
+    let mut alto = world.tenant("alto");
+    // Of two cells each, so that a part has 49,999.
+    let rows = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|number| format!("k{number:06}\t{number}\tx\n")).collect()
+    };
+    assert_eq!(copied(&mut alto, &rows(0..120_000)).await, "COPY 120000");
+    let of_part_before = rows(200_000..250_000) + &rows(249_990..250_010);
+    let told = "COPY stores large data in parts: the first 49999 rows are stored.";
+    assert_eq!(copied(&mut alto, &of_part_before).await, format!("23505 Key (k)=(k249990) already exists. {told}"));
+    let unreadable = rows(300_000..350_001) + "x\ty\tz\n";
+    assert_eq!(copied(&mut alto, &unreadable).await, format!("22P02 {told}"));
+    assert_eq!(run(&mut alto, "SELECT count(*), count(DISTINCT n), max(k) FROM r").await, "219998|219998|k349998");
+}
+
+#[tokio::test]
+async fn keys_are_looked_up_where_others_are_between_them() {
+    let world = World::with_server().await;
+    let mut alto = world.tenant("alto");
+    for (text, told) in [
+        ("b\t1\tx\nd\t2\tx\n", "COPY 2"),
+        ("a\t1\tx\nc\t2\tx\ne\t3\tx\n", "COPY 3"),
+        ("f\t1\tx\ne\t1\tx\n", "23505 Key (k)=(e) already exists."),
+        ("a\t1\tx\n", "23505 Key (k)=(a) already exists."),
+        ("f\t1\tx\nf\t1\tx\n", "23505 Key (k)=(f) already exists."),
+        ("f\t1\tx\n", "COPY 1"),
+    ] {
+        assert_eq!(copied(&mut alto, text).await, told, "{text}");
+    }
+    assert_eq!(run(&mut alto, "SELECT string_agg(k, '' ORDER BY k) FROM r").await, "abcdef");
 }

@@ -8,6 +8,8 @@
 use super::OpenTransaction;
 use crate::{
     pg::error::{Result, SqlError, SqlState},
+    session::Session,
+    shares::turns::of_share,
     write_set::{ReadSet, WriteSet},
 };
 use futures::{StreamExt, stream};
@@ -17,6 +19,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+use tokio::task::JoinHandle;
 
 /// Rows of one statement that are written at the same time.
 const ROWS_ABREAST: usize = 16;
@@ -28,6 +31,46 @@ pub(super) enum Way {
     Together,
     /// Each with one of its own.
     OneByOne,
+}
+
+impl Session {
+    /// Whether rows of a table may be written while the session goes on: those on a server, outside of a transaction.
+    pub(crate) fn writes_behind(&self, table: &Table) -> bool {
+        table.remote.is_some() && !self.in_transaction() && self.settings.cell_time().is_none()
+    }
+
+    /// Begins to write rows of a table that [is written so](Self::writes_behind), and returns before they are there.
+    ///
+    /// # Errors
+    /// 0A000; those of quotas. The task has those of [`Session::write`].
+    pub(crate) async fn begin_write(&mut self, pin: &Pin, written: WriteSet) -> Result<JoinHandle<Result<()>>> {
+        let commit = self.remote_commit(pin, written).await?;
+        Ok(tokio::spawn(of_share(self.share.clone(), commit)))
+    }
+
+    /// The commit of rows on a server by a statement of its own.
+    pub(super) async fn remote_commit(
+        &mut self,
+        pin: &Pin,
+        mut written: WriteSet,
+    ) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
+        without_other_reads(&mut written);
+        let way = way(&written, self.settings.rows_by_themselves())?;
+        let held = std::mem::take(&mut written.held);
+        let rows = written.row_count();
+        let (bytes, added) = written.written_bytes();
+        let turn = self.commit_turn(bytes, added).await?;
+        for (table, rows) in written.rows.values() {
+            self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+        }
+        let (store, pin, share) = (self.identity.rows.clone(), pin.clone(), self.share.clone());
+        Ok(Box::pin(async move {
+            commit(&store, written, way, |_, _| &pin).await?;
+            drop((turn, held));
+            share.count_written(rows as u64, bytes);
+            Ok(())
+        }))
+    }
 }
 
 /// Forgets rows on servers that were read and are not written: they are not held against the rows that are.

@@ -100,7 +100,7 @@ async fn samples_come_whole() {
 #[test]
 fn requests_are_bounded() {
     let entries = (0..2_500).map(|number| entry(&number.to_string(), "v", true)).collect();
-    assert_eq!(requests_of(entries).iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 500]);
+    assert_eq!(requests_of(entries).iter().map(|(rows, _)| rows.len()).collect::<Vec<_>>(), [1_000, 1_000, 500]);
     let large = "x".repeat(3 << 20);
     let entries = (0..3).map(|number| entry(&number.to_string(), &large, true)).collect();
     assert_eq!(requests_of(entries).len(), 3);
