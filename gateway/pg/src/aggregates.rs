@@ -44,6 +44,7 @@ pub(crate) mod exact;
 pub mod floats;
 mod intervals;
 mod min_max;
+mod ordered;
 mod statistics;
 mod string_agg;
 mod wrapped;

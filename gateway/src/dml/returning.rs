@@ -244,6 +244,18 @@ fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
 }
 
+/// The rows as a relation with the columns of the table, each of which may be NULL.
+///
+/// # Errors
+/// Arrow's, for values of another type.
+pub(super) fn rows_as_table(target: &Target, rows: &[&[Value]]) -> Result<PreparedTable> {
+    let fields = target.columns.iter().map(|column| field(column).with_nullable(true));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let all: Vec<usize> = (0..target.columns.len()).collect();
+    let batch = batch(target, &all, &schema, rows)?;
+    Ok(PreparedTable(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?)))
+}
+
 /// The rows, with all columns of the table.
 fn all_columns(target: &Target, rows: &[&[Value]]) -> Result<RecordBatch> {
     let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));

@@ -3,9 +3,9 @@
 use super::{
     assign::assign_row,
     conditions,
-    insert::{self, NewRow},
+    insert::{self, LOOKUP_ROWS, NewRow},
     moved,
-    returning::Returned,
+    returning::{Returned, rows_as_table},
     rows, select,
     set::Assignment,
     target::{Place, Target, TargetColumn, marker},
@@ -29,12 +29,19 @@ use datafusion::{
 use futures::TryStreamExt;
 use keyspan_catalog::Value;
 use keyspan_storage::RowKey;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 /// The name of the row that was to be inserted.
 pub(crate) const EXCLUDED: &str = "excluded";
-/// Conflicting rows that are planned together.
-const CONFLICTS_MAX: usize = 64;
+/// The function that gives the rows that were to be inserted: nothing calls it but the planner.
+const EXCLUDED_ROWS: &str = "keyspan_excluded_rows";
+/// Conflicting rows that are planned together: where the key has one column, and where it has several, which makes a
+/// condition for each row.
+const CONFLICTS_MAX: usize = LOOKUP_ROWS;
+const CONFLICTS_OF_PARTS_MAX: usize = 128;
 
 /// 21000
 pub(crate) fn twice() -> SqlError {
@@ -212,7 +219,8 @@ impl Upsert<'_> {
                 count += 1;
             }
         }
-        for chunk in conflicting.chunks(CONFLICTS_MAX) {
+        let several = target.key_columns().len() > 1;
+        for chunk in conflicting.chunks(if several { CONFLICTS_OF_PARTS_MAX } else { CONFLICTS_MAX }) {
             count += self.update(assignments, condition.as_deref(), chunk, written, returned).await?;
         }
         Ok(count)
@@ -300,25 +308,12 @@ impl Upsert<'_> {
         Ok(table)
     }
 
-    /// `(VALUES …) AS excluded (columns)`
+    /// The rows that were to be inserted, as `excluded`.
     fn excluded(&self, conflicting: &[NewRow]) -> Result<TableWithJoins> {
-        let columns = &self.target.columns;
-        let names: Vec<String> = columns.iter().map(|column| quoted(&column.name).to_string()).collect();
-        let mut table = parse_from(&format!("(VALUES (NULL)) AS {EXCLUDED} ({})", names.join(", ")))?;
-        if let ast::TableFactor::Derived { subquery, .. } = &mut table.relation
-            && let SetExpr::Values(values) = subquery.body.as_mut()
-        {
-            let row = |new: &NewRow| -> Result<ast::Parens<Vec<Expr>>> {
-                let cells = new
-                    .values
-                    .iter()
-                    .zip(columns)
-                    .map(|(value, column)| literal(column.shown(value)?.as_ref(), column));
-                Ok(ast::Parens::with_empty_span(cells.collect::<Result<_>>()?))
-            };
-            values.rows = conflicting.iter().map(row).collect::<Result<_>>()?;
-        }
-        Ok(table)
+        let rows: Vec<&[Value]> = conflicting.iter().map(|row| row.values.as_slice()).collect();
+        let table = rows_as_table(self.target, &rows)?;
+        self.query.context.register_udtf(EXCLUDED_ROWS, Arc::new(table));
+        parse_from(&format!("{EXCLUDED_ROWS}() AS {EXCLUDED}"))
     }
 
     /// The join on the key, the keys themselves (so that they become points), and the statement's condition.
@@ -329,7 +324,12 @@ impl Upsert<'_> {
         let join = keys.iter().map(|key| equal(select::column(name, &key.name), select::column(&excluded, &key.name)));
         let mut all = join.reduce(|a, b| binary(a, BinaryOperator::And, b));
         let mut points: Option<Expr> = None;
-        for row in conflicting {
+        if let [key] = keys.as_slice() {
+            let list = conflicting.iter().filter_map(|row| row.parts.first()).map(|value| literal(value, key));
+            let (expr, list) = (Box::new(select::column(name, &key.name)), list.collect::<Result<_>>()?);
+            points = Some(Expr::InList { expr, list, negated: false });
+        }
+        for row in conflicting.iter().filter(|_| keys.len() > 1) {
             let mut point: Option<Expr> = None;
             for (key, value) in keys.iter().zip(&row.parts) {
                 let part = equal(select::column(name, &key.name), literal(value, key)?);

@@ -148,6 +148,7 @@ fn make() -> SessionState {
     }
     physical.push(Arc::new(run_aggregate::RunAggregates::default()));
     physical.push(Arc::new(cancellable_joins::CancellableJoins));
+    physical.push(Arc::new(crate::pg::exec::few_rows::FewRows));
     let mut state = SessionStateBuilder::new_with_default_features()
         .with_config(config)
         .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))

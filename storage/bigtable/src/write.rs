@@ -16,6 +16,7 @@ use keyspan_bigtable_api::{
 };
 use keyspan_storage::RowKey;
 use prost::Message;
+use std::iter;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Status};
 
@@ -46,7 +47,12 @@ impl Client {
     ///
     /// # Errors
     /// What keeps this client from asking at all. Everything else is an error of the rows concerned.
-    pub async fn mutate_rows(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Result<()>>> {
+    pub async fn mutate_rows(
+        &self,
+        table: &str,
+        entries: impl IntoIterator<Item = Entry, IntoIter: Send>,
+    ) -> Result<Vec<Result<()>>> {
+        // Entries are made when there is room for their request: others are under way meanwhile.
         let requests = stream::iter(requests_of(entries));
         let done = requests.map(|request| self.mutate_some(table, request)).buffered(REQUESTS_IN_FLIGHT);
         done.try_concat().await
@@ -148,25 +154,28 @@ impl Client {
 }
 
 /// The rows, cut into requests, each with its bytes.
-fn requests_of(entries: Vec<Entry>) -> Vec<(Vec<Entry>, usize)> {
-    let (mut requests, mut request, mut bytes, mut mutations) = (Vec::new(), Vec::new(), 0, 0);
-    for entry in entries {
-        let (more_bytes, more) = (size(&entry), entry.mutations.len());
-        let is_full = request.len() >= REQUEST_ROWS_MAX
-            || mutations + more > REQUEST_MUTATIONS_MAX
-            || bytes + more_bytes > REQUEST_BYTES_TARGET;
-        if is_full && !request.is_empty() {
-            requests.push((std::mem::take(&mut request), bytes));
-            (bytes, mutations) = (0, 0);
+fn requests_of(entries: impl IntoIterator<Item = Entry>) -> impl Iterator<Item = (Vec<Entry>, usize)> {
+    let mut entries = entries.into_iter();
+    let mut next = entries.next();
+    iter::from_fn(move || {
+        let first = next.take()?;
+        let (mut bytes, mut mutations) = (size(&first), first.mutations.len());
+        let mut request = vec![first];
+        for entry in entries.by_ref() {
+            let (more_bytes, more) = (size(&entry), entry.mutations.len());
+            let is_full = request.len() >= REQUEST_ROWS_MAX
+                || mutations + more > REQUEST_MUTATIONS_MAX
+                || bytes + more_bytes > REQUEST_BYTES_TARGET;
+            if is_full {
+                next = Some(entry);
+                break;
+            }
+            bytes += more_bytes;
+            mutations += more;
+            request.push(entry);
         }
-        bytes += more_bytes;
-        mutations += more;
-        request.push(entry);
-    }
-    if !request.is_empty() {
-        requests.push((request, bytes));
-    }
-    requests
+        Some((request, bytes))
+    })
 }
 
 fn size(entry: &Entry) -> usize {

@@ -270,6 +270,7 @@ files! { "tests/slt/postgres":
     number_templates
     numerics
     operators
+    ordered_lists
     ordered_sets
     outer_names
     parameters

@@ -1,6 +1,7 @@
 //! `array_agg` of values whose type Arrow has no name for: an array of them bears the name, as `name[]`, which clients
-//! tell from `text[]`. All else is DataFusion's.
+//! tell from `text[]`; and in an order ([`ordered`]). All else is DataFusion's.
 
+use super::ordered::{self, Form, One, Ordered};
 use crate::types::array_named_after;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::{
@@ -17,6 +18,15 @@ use std::sync::Arc;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ArrayAgg {
     pub(crate) inner: Arc<AggregateUDF>,
+}
+
+/// The accumulator of values in an order; `None` for others.
+fn in_order(arguments: &AccumulatorArgs) -> Result<Option<Ordered>> {
+    if !ordered::takes(arguments.is_distinct, &ordered::ordering(arguments)?) {
+        return Ok(None);
+    }
+    let DataType::List(item) = arguments.return_field.data_type() else { return Ok(None) };
+    Ordered::new(arguments, Form::List(Arc::clone(item))).map(Some)
 }
 
 impl AggregateUDFImpl for ArrayAgg {
@@ -40,29 +50,39 @@ impl AggregateUDFImpl for ArrayAgg {
         self.inner.is_nullable()
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(ordered) = in_order(&arguments)? {
+            return Ok(Box::new(One(ordered)));
+        }
         self.inner.accumulator(arguments)
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if ordered::takes_state(&arguments) {
+            return Ok(ordered::state(&arguments));
+        }
         self.inner.state_fields(arguments)
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(arguments)
+        in_order(&arguments).is_ok_and(|ordered| ordered.is_some())
+            || self.inner.groups_accumulator_supported(arguments)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(ordered) = in_order(&arguments)? {
+            return Ok(Box::new(ordered));
+        }
         self.inner.create_groups_accumulator(arguments)
     }
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         self.inner.create_sliding_accumulator(arguments)
     }
+    /// The values are sorted here, however they come.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
+        AggregateOrderSensitivity::Beneficial
     }
-    fn with_beneficial_ordering(self: Arc<Self>, beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        let inner = self.inner.as_ref().clone().with_beneficial_ordering(beneficial)?;
-        Ok(inner.map(|inner| Arc::new(Self { inner: Arc::new(inner) }) as Arc<dyn AggregateUDFImpl>))
+    fn with_beneficial_ordering(self: Arc<Self>, _: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
     }
     fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Reversed(Arc::new(AggregateUDF::from(Self { inner: Arc::clone(&self.inner) })))
+        ReversedUDAF::NotSupported
     }
     fn supports_null_handling_clause(&self) -> bool {
         self.inner.supports_null_handling_clause()

@@ -1,7 +1,10 @@
-//! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end. That of
-//! texts is DataFusion's.
+//! `string_agg` of `bytea`, whose values are collected as `array_agg` collects them and joined at the end; of texts in
+//! an order ([`ordered`]). That of other texts is DataFusion's.
 
-use super::wrapped;
+use super::{
+    ordered::{self, Form, One, Ordered},
+    wrapped,
+};
 use crate::{
     codec::parse,
     common_type::arguments::taken_by,
@@ -58,6 +61,23 @@ fn delimiter(arguments: &AccumulatorArgs) -> Result<Vec<u8>> {
     }
 }
 
+/// The accumulator of texts in an order; `None` for others.
+fn in_order(arguments: &AccumulatorArgs) -> Result<Option<Ordered>> {
+    if of_bytes(arguments.expr_fields) || !ordered::takes(arguments.is_distinct, &ordered::ordering(arguments)?) {
+        return Ok(None);
+    }
+    let constant = arguments.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>()).map(Literal::value);
+    let delimiter = match constant {
+        Some(value) if value.is_null() => String::new(),
+        Some(value) => match value.try_as_str() {
+            Some(text) => text.unwrap_or_default().to_owned(),
+            None => return Ok(None),
+        },
+        None => return Err(external(SqlError::unsupported("string_agg with a delimiter that is no constant"))),
+    };
+    Ordered::new(arguments, Form::Text(delimiter)).map(Some)
+}
+
 impl AggregateUDFImpl for StringAgg {
     fn name(&self) -> &str {
         self.texts.name()
@@ -82,6 +102,9 @@ impl AggregateUDFImpl for StringAgg {
         Ok(if types.first().is_some_and(is_bytea) { DataType::Binary } else { DataType::Utf8View })
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if let Some(ordered) = in_order(&arguments)? {
+            return Ok(Box::new(One(ordered)));
+        }
         if !of_bytes(arguments.expr_fields) {
             return Ok(Box::new(wrapped::One::new(self.texts.accumulator(arguments)?, texts())));
         }
@@ -96,27 +119,35 @@ impl AggregateUDFImpl for StringAgg {
         Ok(Box::new(Joined { listed, delimiter }))
     }
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        if !of_bytes(arguments.input_fields) && ordered::takes_state(&arguments) {
+            return Ok(ordered::state(&arguments));
+        }
         if !of_bytes(arguments.input_fields) {
             return self.texts.state_fields(arguments);
         }
         self.listed.state_fields(StateFieldsArgs { input_fields: &arguments.input_fields[..1], ..arguments })
     }
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        if in_order(&arguments).is_ok_and(|ordered| ordered.is_some()) {
+            return true;
+        }
         !of_bytes(arguments.expr_fields) && self.texts.groups_accumulator_supported(arguments)
     }
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(ordered) = in_order(&arguments)? {
+            return Ok(Box::new(ordered));
+        }
         Ok(Box::new(wrapped::Many::new(self.texts.create_groups_accumulator(arguments)?, texts())))
     }
     /// The values are sorted here, however they come: two calls of one query may have two orders.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::SoftRequirement
+        AggregateOrderSensitivity::Beneficial
     }
     fn with_beneficial_ordering(self: Arc<Self>, _: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         Ok(Some(self))
     }
     fn reverse_expr(&self) -> ReversedUDAF {
-        let same = Self::new(Arc::clone(&self.texts), Arc::clone(&self.listed));
-        ReversedUDAF::Reversed(Arc::new(AggregateUDF::from(same)))
+        ReversedUDAF::NotSupported
     }
 }
 

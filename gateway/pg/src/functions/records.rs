@@ -1,8 +1,9 @@
 //! Composite values: `ROW(…)` and rows of relations, as Arrow's structs.
 
 use arrow::{
-    array::{Array, ArrayRef, StructArray},
+    array::{Array, ArrayRef, BinaryArray, StructArray},
     datatypes::{DataType, Field, FieldRef, Fields},
+    row::{RowConverter, SortField},
 };
 use datafusion::{
     common::exec_err,
@@ -11,7 +12,7 @@ use datafusion::{
         ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
 };
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Makes a composite value of names and values by turns: `keyspan_record('f1', a, 'f2', b)`.
 pub(crate) const RECORD: &str = "keyspan_record";
@@ -72,5 +73,39 @@ impl ScalarUDFImpl for Record {
             None,
             arguments.number_rows,
         )?)))
+    }
+}
+
+/// Bytes of a composite value that are equal where the values are: those of arrow's row format.
+pub(crate) fn record_key() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(RecordKey(Signature::any(1, Volatility::Immutable)))));
+    Arc::clone(&FUNCTION)
+}
+
+/// See [`record_key`].
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RecordKey(Signature);
+
+impl ScalarUDFImpl for RecordKey {
+    fn name(&self) -> &str {
+        "record_key"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Binary)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let Some(record) = arguments.args.first() else { return exec_err!("the key of a record has an argument") };
+        let records = record.to_array(arguments.number_rows)?;
+        let converter = RowConverter::new(vec![SortField::new(records.data_type().clone())])?;
+        let keys = converter.convert_columns(&[Arc::clone(&records)])?;
+        let keys: BinaryArray = (0..records.len()).map(|row| records.is_valid(row).then(|| keys.row(row))).collect();
+        Ok(ColumnarValue::Array(Arc::new(keys)))
     }
 }

@@ -12,14 +12,16 @@
 //! ([`array_order`]).
 
 use crate::{
+    error::{SqlError, SqlState},
     functions::{
         arrays::{array_order, has_length},
         interval_micros,
         json::{self, key::jsonb_key},
         numeric::trim,
+        records::{RECORD, record_key},
     },
     numeric,
-    plan::{documents, each_expr::under_its_name},
+    plan::{documents, each_expr::under_its_name, subquery_order::item},
     types::INTERVAL,
     workarounds::canonical_comparisons::compares,
 };
@@ -321,7 +323,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 })
             {
                 let what = format!("{} of arrays of intervals as a window function", function.name());
-                let error = crate::error::SqlError::unsupported(what);
+                let error = SqlError::unsupported(what);
                 return Err(datafusion::error::DataFusionError::External(Box::new(error)));
             }
             if is { Transformed::yes(Expr::WindowFunction(call)) } else { Transformed::no(Expr::WindowFunction(call)) }
@@ -332,10 +334,18 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// `min`, `max` and `count(DISTINCT …)` of intervals; of others, their ORDER BY.
 fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    // Their accumulator tells equal values by what they are sorted by.
+    let lists = matches!(call.func.name(), "array_agg" | "string_agg") && call.params.order_by.len() == 1;
+    if lists && call.params.distinct && !is_by_values(&call.params, schema) {
+        let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        let error = SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+        return Err(datafusion::error::DataFusionError::External(Box::new(error)));
+    }
     let mut is = sort_keys(&mut call.params.order_by, schema);
     let is_extreme = matches!(call.func.name(), "min" | "max");
     match call.params.args.as_mut_slice() {
         [of] if is_exact(of, schema) && (is_extreme || EXACT_DISTINCT.contains(&call.func.name())) => {}
+        _ if lists => {}
         // Items that are shown: each without zeros at its end.
         [of] if is_exact(of, schema) && call.params.distinct && call.func.name() == "array_agg" => {
             *of = trim().call(vec![std::mem::take(of)]);
@@ -354,14 +364,48 @@ fn aggregated(mut call: AggregateFunction, schema: &DFSchema) -> Result<Transfor
             *of = compared_by(std::mem::take(of), schema);
             is = true;
         }
+        // DataFusion's set of composite values keeps the whole batch of each.
+        [of] if call.params.distinct && call.func.name() == "count" && is_record(of, schema) => {
+            *of = record_key().call(vec![with_keys(std::mem::take(of), schema)]);
+            is = true;
+        }
         all if call.params.distinct && all.iter().any(|of| has_key(of, schema) && !is_document(of, schema)) => {
-            let error = crate::error::SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
+            let error = SqlError::unsupported(format!("{} of DISTINCT intervals", call.func.name()));
             return Err(datafusion::error::DataFusionError::External(Box::new(error)));
         }
         _ => {}
     }
     let call = Expr::AggregateFunction(call);
     Ok(if is { Transformed::yes(call) } else { Transformed::no(call) })
+}
+
+/// Whether the order of an aggregate is that of its values, or of those that its items of JSON are texts of.
+fn is_by_values(params: &AggregateFunctionParams, schema: &DFSchema) -> bool {
+    let is_text = |of: &Expr| of.get_type(schema).is_ok_and(|data| data.is_string());
+    let value = match params.args.first() {
+        // Texts of another of Arrow's forms.
+        Some(Expr::Cast(cast)) if is_text(&cast.expr) => Some(cast.expr.as_ref()),
+        value => value,
+    };
+    let order = params.order_by.first().map(|order| &order.expr);
+    order.is_some() && (order == params.args.first() || order == value || order == value.map(item))
+}
+
+fn is_record(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Struct(_)))
+}
+
+/// A composite value that is made here, of keys where its values have them.
+fn with_keys(record: Expr, schema: &DFSchema) -> Expr {
+    match record {
+        Expr::ScalarFunction(mut call) if call.func.name() == RECORD => {
+            for value in call.args.iter_mut().skip(1).step_by(2).filter(|value| has_key(value, schema)) {
+                *value = compared_by(std::mem::take(value), schema);
+            }
+            Expr::ScalarFunction(call)
+        }
+        other => other,
+    }
 }
 
 /// Aggregates that tell equal numerics themselves.

@@ -121,7 +121,8 @@ fn aggregated(aggregate: Aggregate) -> Result<LogicalPlan> {
     };
     let put = |expr: Expr| match expr {
         Expr::AggregateFunction(mut call) if depends_on_order(&call) => {
-            let values = || call.params.args.first().map(|value| value.clone().sort(true, false)).into_iter().collect();
+            let values =
+                || call.params.args.first().map(|value| item(value).clone().sort(true, false)).into_iter().collect();
             call.params.order_by = if call.params.distinct { values() } else { order.clone() };
             Ok(Transformed::yes(Expr::AggregateFunction(call)))
         }
@@ -149,11 +150,17 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether an aggregate without an order depends on one. Items of JSON are texts by now, which are in no order.
+/// Whether an aggregate without an order depends on one.
 fn depends_on_order(call: &AggregateFunction) -> bool {
-    let of_json = |value: &Expr| matches!(value, Expr::ScalarFunction(item) if JSON_ITEMS.contains(&item.func.name()));
-    let json = call.params.distinct && call.params.args.first().is_some_and(of_json);
-    IN_ORDER.contains(&call.func.name()) && call.params.order_by.is_empty() && !json
+    IN_ORDER.contains(&call.func.name()) && call.params.order_by.is_empty()
+}
+
+/// The value that an item of JSON is the text of; another value is its own.
+pub(crate) fn item(value: &Expr) -> &Expr {
+    match value {
+        Expr::ScalarFunction(call) if JSON_ITEMS.contains(&call.func.name()) => call.args.first().unwrap_or(value),
+        value => value,
+    }
 }
 
 /// Window functions that depend on an order and have none, in that of their input.

@@ -224,24 +224,25 @@ impl Inner {
 
     /// Writes rows, each by itself.
     async fn write_blind(&self, parts: Vec<Part>, stamp_micros: i64) -> Result<()> {
-        let mut tables: Vec<(TableName, Vec<Entry>)> = Vec::new();
+        let mut tables: Vec<(TableName, Vec<Part>)> = Vec::new();
         for part in parts {
-            let entry = self.entry(&part.known, part.row, stamp_micros);
             match tables.iter_mut().find(|(table, _)| *table == part.table) {
-                Some((_, entries)) => entries.push(entry),
-                None => tables.push((part.table, vec![entry])),
+                Some((_, parts)) => parts.push(part),
+                None => tables.push((part.table.clone(), vec![part])),
             }
         }
-        for (table, mut entries) in tables {
-            if let Some(entry) = entries.first() {
-                self.check_writable(&table, &entry.key).await?;
+        for (table, mut parts) in tables {
+            if let Some(part) = parts.first() {
+                self.check_writable(&table, &part.row.key).await?;
             }
-            let results = match entries.pop() {
-                Some(Entry { key, mutations, repeatable }) if entries.is_empty() => {
+            let entry = |part: Part| self.entry(&part.known, part.row, stamp_micros);
+            let results = match parts.pop() {
+                Some(part) if parts.is_empty() => {
+                    let Entry { key, mutations, repeatable } = entry(part);
                     vec![self.client.mutate_row(table.as_str(), &key, mutations, repeatable).await]
                 }
                 last => {
-                    entries.extend(last);
+                    let entries = parts.into_iter().chain(last).map(entry);
                     self.client.mutate_rows(table.as_str(), entries).await.map_err(|error| self.error(&table, error))?
                 }
             };
@@ -278,7 +279,7 @@ impl Inner {
         if let Some(part) = parts.first() {
             self.check_writable(table, &part.row.key).await?;
         }
-        let entries = parts.into_iter().map(|part| self.entry(&part.known, part.row, stamp_micros)).collect();
+        let entries = parts.into_iter().map(|part| self.entry(&part.known, part.row, stamp_micros));
         let written = self.client.mutate_rows(table.as_str(), entries).await;
         let written = written.map_err(|error| self.error(table, error))?;
         let result = |at: usize| written[at].clone().map_err(|error| self.error(table, error));
@@ -359,7 +360,7 @@ impl Inner {
     async fn delete_rows(&self, table: &TableName, keys: Vec<RowKey>) -> Result<()> {
         let mutations: Vec<_> = convert::mutation(&Mutation::DeleteFromRow, 0).into_iter().collect();
         let entry = |key| Entry { key, mutations: mutations.clone(), repeatable: true };
-        let results = self.client.mutate_rows(table.as_str(), keys.into_iter().map(entry).collect()).await;
+        let results = self.client.mutate_rows(table.as_str(), keys.into_iter().map(entry)).await;
         let results = results.map_err(|error| self.error(table, error))?;
         results.into_iter().try_for_each(|result| result.map_err(|error| self.error(table, error)))
     }
