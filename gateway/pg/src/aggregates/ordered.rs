@@ -8,6 +8,7 @@
 //! equal the first is taken.
 
 use super::passes;
+use crate::functions::bounded::ResultBytes;
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, StringViewBuilder, UInt64Array, new_empty_array,
@@ -294,6 +295,9 @@ impl Ordered {
                 let chunks = self.chunks.iter().map(|chunk| Ok(cast(chunk, &DataType::Utf8View)?));
                 let chunks = chunks.collect::<Result<Vec<ArrayRef>>>()?;
                 let chunks: Vec<_> = chunks.iter().map(|chunk| chunk.as_string_view()).collect();
+                let (places, between) = (rows.iter().map(|row| self.places[*row]), delimiter.len() * rows.len());
+                let within = places.map(|(chunk, place)| chunks[chunk].value(place).len()).sum::<usize>();
+                ResultBytes(ResultBytes::MAX).check("string_agg", (within + between) as u64)?;
                 let (mut texts, mut text, mut rows) = (StringViewBuilder::new(), String::new(), rows.iter());
                 for length in lengths {
                     if length == 0 {
@@ -341,7 +345,9 @@ impl Ordered {
     fn bytes(&self) -> usize {
         let keys = self.keys.bytes.capacity() + self.keys.ends.capacity() * size_of::<usize>();
         let rows = self.groups.capacity() * size_of::<usize>() + self.places.capacity() * size_of::<(usize, usize)>();
-        size_of_val(self) + self.chunk_bytes + keys + rows + self.converter.size()
+        // What stands between texts is made when they are joined.
+        let between = if let Form::Text(delimiter) = &self.form { delimiter.len() * self.groups.len() } else { 0 };
+        size_of_val(self) + self.chunk_bytes + between + keys + rows + self.converter.size()
     }
 }
 
