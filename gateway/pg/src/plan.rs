@@ -17,6 +17,7 @@ mod known_arguments;
 pub mod lateral;
 pub mod literals;
 pub mod materialized;
+pub mod missing_rows;
 pub mod numbers;
 pub mod operators;
 pub mod order_keys;

@@ -103,6 +103,7 @@ fn make() -> SessionState {
     analyzer.push(Arc::new(order_keys::OrderKeys));
     analyzer.push(Arc::new(CanonicalComparisons));
     analyzer.push(dynamic_lists::dynamic_lists());
+    analyzer.push(crate::pg::plan::missing_rows::missing_rows());
     analyzer.push(Arc::new(apply::Correlated::default()));
     let mut logical: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {

@@ -263,6 +263,7 @@ files! { "tests/slt/postgres":
     materialized_views
     merge
     merged_columns
+    missing_rows
     names
     names_twice
     nested_joins
