@@ -41,6 +41,7 @@ mod in_joins;
 pub mod node;
 pub mod outer_columns;
 mod same_names;
+mod sure_rows;
 pub(crate) mod unnest;
 
 use below::{Below, Made, placeholder};
@@ -154,7 +155,11 @@ enum Apart {
 impl Correlated {
     /// Whether a node is left to DataFusion, which makes joins of its subqueries.
     fn is_left(&self, node: &LogicalPlan, options: &ConfigOptions) -> Result<bool> {
-        Ok(self.joins != Joins::None && !draws(node)? && !same_names::has_same_names(node)? && runs(node, options))
+        Ok(self.joins != Joins::None
+            && !draws(node)?
+            && !same_names::has_same_names(node)?
+            && !sure_rows::has_sure_rows(node)?
+            && runs(node, options))
     }
 
     /// A filter cut in three: conditions without subqueries, over them those that DataFusion makes joins of, one by
