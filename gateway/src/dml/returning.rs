@@ -202,7 +202,7 @@ pub(crate) async fn written_rows(
     items: &[SelectItem],
     rows: &[&[Value]],
 ) -> Result<(ast::Statement, LogicalPlan)> {
-    query.context.register_udtf(WRITTEN_ROWS, Arc::new(PreparedTable(table(target, rows)?)));
+    query.context.register_udtf(WRITTEN_ROWS, Arc::new(rows_as_table(target, rows)?));
     let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
     let parsed = parse_text(&sql, |parser| parser.parse_query());
     let mut select = parsed.map_err(|error| internal(error.to_string()))?;
@@ -237,11 +237,6 @@ pub(crate) fn field(column: &TargetColumn) -> Field {
         Some(of) => types::enums::field(&column.name, of, !column.not_null),
         None => types::field_of(&column.name, column.kind, !column.not_null),
     }
-}
-
-fn table(target: &Target, rows: &[&[Value]]) -> Result<Arc<dyn TableProvider>> {
-    let batch = all_columns(target, rows)?;
-    Ok(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?))
 }
 
 /// The rows as a relation with the columns of the table, each of which may be NULL.

@@ -323,23 +323,23 @@ impl Upsert<'_> {
         let equal = |left, right| binary(left, BinaryOperator::Eq, right);
         let join = keys.iter().map(|key| equal(select::column(name, &key.name), select::column(&excluded, &key.name)));
         let mut all = join.reduce(|a, b| binary(a, BinaryOperator::And, b));
-        let mut points: Option<Expr> = None;
-        if let [key] = keys.as_slice() {
-            let list = conflicting.iter().filter_map(|row| row.parts.first()).map(|value| literal(value, key));
-            let (expr, list) = (Box::new(select::column(name, &key.name)), list.collect::<Result<_>>()?);
-            points = Some(Expr::InList { expr, list, negated: false });
-        }
-        for row in conflicting.iter().filter(|_| keys.len() > 1) {
-            let mut point: Option<Expr> = None;
-            for (key, value) in keys.iter().zip(&row.parts) {
-                let part = equal(select::column(name, &key.name), literal(value, key)?);
-                point = Some(and(point, part));
+        let points = match keys.as_slice() {
+            [key] => {
+                let list = conflicting.iter().filter_map(|row| row.parts.first()).map(|value| literal(value, key));
+                let (expr, list) = (Box::new(select::column(name, &key.name)), list.collect::<Result<_>>()?);
+                Some(Expr::InList { expr, list, negated: false })
             }
-            points = match (points, point) {
-                (Some(points), Some(point)) => Some(binary(points, BinaryOperator::Or, point)),
-                (points, point) => points.or(point),
-            };
-        }
+            keys => {
+                let point = |row: &NewRow| -> Result<Option<Expr>> {
+                    let parts = keys.iter().zip(&row.parts);
+                    let parts =
+                        parts.map(|(key, value)| Ok(equal(select::column(name, &key.name), literal(value, key)?)));
+                    Ok(parts.collect::<Result<Vec<_>>>()?.into_iter().reduce(|a, b| binary(a, BinaryOperator::And, b)))
+                };
+                let points = conflicting.iter().map(point).collect::<Result<Vec<_>>>()?;
+                points.into_iter().flatten().reduce(|a, b| binary(a, BinaryOperator::Or, b))
+            }
+        };
         for part in [points, condition].into_iter().flatten() {
             all = Some(and(all, Expr::Nested(Box::new(part))));
         }

@@ -7,14 +7,50 @@
 use super::Session;
 use crate::{
     pg::error::Result,
-    shares::{CommitTurn, Stored, errors},
+    resources::Held,
+    shares::{CommitTurn, Share, Stored, errors},
+    write_set::WriteSet,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The least time between two measurements of a tenant.
 const MEASURE_PAUSE: Duration = Duration::from_secs(1);
 
+/// The commit of a statement by itself, under way: what it holds, and what is counted when it is done.
+#[derive(Debug)]
+pub(crate) struct OwnCommit {
+    turn: CommitTurn,
+    held: Held,
+    share: Arc<Share>,
+    /// The rows that it writes.
+    pub(crate) rows: usize,
+    bytes: u64,
+}
+
+impl OwnCommit {
+    /// Gives up what it holds, and counts what was written.
+    pub(crate) fn done(self) {
+        drop((self.turn, self.held));
+        self.share.count_written(self.rows as u64, self.bytes);
+    }
+}
+
 impl Session {
+    /// Waits for the turn of a commit.
+    ///
+    /// # Errors
+    /// Those of quotas.
+    pub(crate) async fn own_commit(&self, written: &mut WriteSet) -> Result<OwnCommit> {
+        let held = std::mem::take(&mut written.held);
+        let rows = written.row_count();
+        let (bytes, added) = written.written_bytes();
+        let turn = self.commit_turn(bytes, added).await?;
+        for (table, rows) in written.rows.values() {
+            self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+        }
+        Ok(OwnCommit { turn, held, share: self.share.clone(), rows, bytes })
+    }
+
     /// Waits for the turn of a commit of this many bytes, of which some are added to what is stored.
     ///
     /// # Errors

@@ -530,19 +530,13 @@ impl Session {
             if written.is_remote() {
                 return shielded(self.remote_commit(pin, written).await?).await;
             }
-            let held = std::mem::take(&mut written.held);
-            let rows = written.row_count();
+            let commit = self.own_commit(&mut written).await?;
             let instance = self.instance.clone();
-            let (bytes, added) = written.written_bytes();
-            let turn = self.commit_turn(bytes, added).await?;
-            for (table, rows) in written.rows.values() {
-                self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
-            }
             let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
             locked.committed(shielded(self.identity.rows.commit(pin, writes)).await?);
-            drop((turn, held));
-            self.share.count_written(rows as u64, bytes);
+            let rows = commit.rows;
+            commit.done();
             self.warn_of_atomicity(rows);
             return Ok(());
         };

@@ -47,34 +47,16 @@ pub(crate) struct Ordered {
     distinct: bool,
     data: DataType,
     converter: RowConverter,
+    /// What each value is sorted by.
+    keys: Rows,
     /// Values as they came, and how many bytes they have.
     chunks: Vec<ArrayRef>,
     chunk_bytes: usize,
     /// The group of each value, and its place among the chunks.
     groups: Vec<usize>,
     places: Vec<(usize, usize)>,
-    keys: Keys,
     /// Groups so far.
     count: usize,
-}
-
-/// Many texts of bytes, one after the other.
-#[derive(Debug, Default)]
-struct Keys {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Keys {
-    fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn get(&self, at: usize) -> &[u8] {
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start..self.ends[at]]
-    }
 }
 
 /// Groups that are given up: the values of all of them, those of a group beside each other and in order.
@@ -124,18 +106,19 @@ impl Ordered {
             let SortOptions { descending, nulls_first } = order.options;
             SortField::new_with_options(data, SortOptions { descending, nulls_first })
         });
+        let converter = RowConverter::new(fields.collect())?;
         Ok(Self {
             skips_nulls: arguments.ignore_nulls || matches!(form, Form::Text(_)),
             form,
             distinct: arguments.is_distinct,
             arguments: arguments.exprs.len(),
             data: arguments.expr_fields[0].data_type().clone(),
-            converter: RowConverter::new(fields.collect())?,
+            keys: converter.empty_rows(0, 0),
+            converter,
             chunks: Vec::new(),
             chunk_bytes: 0,
             groups: Vec::new(),
             places: Vec::new(),
-            keys: Keys::default(),
             count: 0,
         })
     }
@@ -170,7 +153,7 @@ impl Ordered {
         for row in rows {
             self.groups.push(group(row));
             self.places.push((self.chunks.len(), row));
-            self.keys.push(keys.row(row).as_ref());
+            self.keys.push(keys.row(row));
         }
         self.push_chunk(Arc::clone(chunk));
         Ok(())
@@ -185,6 +168,7 @@ impl Ordered {
         let Some((values, keys, bytes)) = lists else {
             return Err(exec_datafusion_err!("the state of an aggregate in an order is two lists"));
         };
+        let parser = self.converter.parser();
         for row in 0..values.len() {
             let (of_values, of_keys) = (values.value_offsets(), keys.value_offsets());
             let length = usize::try_from(values.value_length(row)).unwrap_or_default();
@@ -195,7 +179,7 @@ impl Ordered {
             for at in 0..length {
                 self.groups.push(group(row));
                 self.places.push((self.chunks.len(), first + at));
-                self.keys.push(bytes.value(first_key + at));
+                self.keys.push(parser.parse(bytes.value(first_key + at)));
             }
         }
         self.push_chunk(Arc::clone(values.values()));
@@ -227,7 +211,7 @@ impl Ordered {
         for length in &lengths {
             let (group, others) = rest.split_at_mut(*length);
             // Those that are equal stay as they came.
-            group.sort_by(|one, other| self.keys.get(*one).cmp(self.keys.get(*other)));
+            group.sort_by(|one, other| self.keys.row(*one).cmp(&self.keys.row(*other)));
             rest = others;
         }
         if self.distinct { self.each_once(Emitted { lengths, rows }) } else { Emitted { lengths, rows } }
@@ -240,7 +224,7 @@ impl Ordered {
             let (before, group) = (left.len(), &rows[first..first + *length]);
             first += *length;
             for row in group {
-                let is_last = |last: &usize| self.keys.get(*last) == self.keys.get(*row);
+                let is_last = |last: &usize| self.keys.row(*last) == self.keys.row(*row);
                 if !left[before..].last().is_some_and(is_last) {
                     left.push(*row);
                 }
@@ -255,8 +239,8 @@ impl Ordered {
         self.count -= count.min(self.count);
         let left: Vec<usize> = (0..self.groups.len()).filter(|row| self.groups[*row] >= count).collect();
         let chunk = (!left.is_empty()).then(|| self.values(&left)).transpose()?;
-        let mut keys = Keys::default();
-        left.iter().for_each(|row| keys.push(self.keys.get(*row)));
+        let mut keys = self.converter.empty_rows(left.len(), 0);
+        left.iter().for_each(|row| keys.push(self.keys.row(*row)));
         self.groups = left.iter().map(|row| self.groups[*row] - count).collect();
         self.places = (0..left.len()).map(|row| (0, row)).collect();
         self.keys = keys;
@@ -323,7 +307,7 @@ impl Ordered {
 
     fn states(&mut self, count: usize) -> Result<Vec<ArrayRef>> {
         let Emitted { lengths, rows } = self.emitted(count);
-        let keys = BinaryArray::from_iter_values(rows.iter().map(|row| self.keys.get(*row)));
+        let keys = BinaryArray::from_iter_values(rows.iter().map(|row| self.keys.row(*row)));
         let states = self.state_of(self.values(&rows)?, keys, &lengths)?;
         self.forget(count)?;
         Ok(states)
@@ -343,11 +327,10 @@ impl Ordered {
     }
 
     fn bytes(&self) -> usize {
-        let keys = self.keys.bytes.capacity() + self.keys.ends.capacity() * size_of::<usize>();
         let rows = self.groups.capacity() * size_of::<usize>() + self.places.capacity() * size_of::<(usize, usize)>();
         // What stands between texts is made when they are joined.
         let between = if let Form::Text(delimiter) = &self.form { delimiter.len() * self.groups.len() } else { 0 };
-        size_of_val(self) + self.chunk_bytes + between + keys + rows + self.converter.size()
+        size_of_val(self) + self.chunk_bytes + between + self.keys.size() + rows + self.converter.size()
     }
 }
 

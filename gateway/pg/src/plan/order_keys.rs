@@ -22,7 +22,6 @@ use crate::{
     },
     numeric,
     plan::{documents, each_expr::under_its_name, subquery_order::item},
-    types::INTERVAL,
     workarounds::canonical_comparisons::compares,
 };
 use arrow::datatypes::DataType;
@@ -316,13 +315,10 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if let WindowFunctionDefinition::AggregateUDF(function) = &call.fun
                 && matches!(function.name(), "min" | "max")
                 && call.params.args.iter().any(|arg| {
-                    has_key(arg, schema)
-                        && !is_exact(arg, schema)
-                        && !is_document(arg, schema)
-                        && !arg.get_type(schema).is_ok_and(|data| data == INTERVAL)
+                    arg.get_type(schema).is_ok_and(|data| has_length(&data) && matches!(data, DataType::List(_)))
                 })
             {
-                let what = format!("{} of arrays of intervals as a window function", function.name());
+                let what = format!("{} of arrays of this type as a window function", function.name());
                 let error = SqlError::unsupported(what);
                 return Err(datafusion::error::DataFusionError::External(Box::new(error)));
             }

@@ -56,18 +56,11 @@ impl Session {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
         without_other_reads(&mut written);
         let way = way(&written, self.settings.rows_by_themselves())?;
-        let held = std::mem::take(&mut written.held);
-        let rows = written.row_count();
-        let (bytes, added) = written.written_bytes();
-        let turn = self.commit_turn(bytes, added).await?;
-        for (table, rows) in written.rows.values() {
-            self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
-        }
-        let (store, pin, share) = (self.identity.rows.clone(), pin.clone(), self.share.clone());
+        let begun = self.own_commit(&mut written).await?;
+        let (store, pin) = (self.identity.rows.clone(), pin.clone());
         Ok(Box::pin(async move {
             commit(&store, written, way, |_, _| &pin).await?;
-            drop((turn, held));
-            share.count_written(rows as u64, bytes);
+            begun.done();
             Ok(())
         }))
     }

@@ -11,6 +11,11 @@ type Given = (usize, Option<i32>, Option<i64>, bool);
 
 const GROUPS: usize = 5;
 
+fn given() -> impl Strategy<Value = Given> {
+    let (value, order) = (proptest::option::of(0..100i32), proptest::option::of(-3..3i64));
+    (0..GROUPS, value, order, proptest::bool::weighted(0.9))
+}
+
 fn ordered(form: Form, options: SortOptions) -> Ordered {
     with(form, options, false)
 }
@@ -73,7 +78,7 @@ proptest! {
     /// other.
     #[test]
     fn groups_have_their_values_in_order(
-        rows in proptest::collection::vec((0..GROUPS, proptest::option::of(0..100i32), proptest::option::of(-3..3i64), proptest::bool::weighted(0.9)), 0..60),
+        rows in proptest::collection::vec(given(), 0..60),
         batch in 1..9usize,
         part in 1..30usize,
         first in 0..GROUPS,
