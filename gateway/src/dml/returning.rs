@@ -144,7 +144,7 @@ impl<'a> Returned<'a> {
         refuse_aggregates(target)?;
         let plan = match &self.beside {
             Some((beside, schema, batches)) => {
-                let written = all_columns(target, &rows)?;
+                let written = all_columns(target, field, &rows)?;
                 beside.plan(query, (name, items), written, (schema, batches)).await?
             }
             None => written_rows(query, target, name, items, &rows).await?.1,
@@ -185,7 +185,7 @@ pub(super) async fn columns(
     let plan = match beside {
         Some((beside, select)) => {
             let schema = Query::columns(select).await;
-            beside.plan(query, (name, items), all_columns(target, &[])?, (&schema, &[])).await?
+            beside.plan(query, (name, items), all_columns(target, field, &[])?, (&schema, &[])).await?
         }
         None => written_rows(query, target, name, items, &[]).await?.1,
     };
@@ -202,7 +202,7 @@ pub(crate) async fn written_rows(
     items: &[SelectItem],
     rows: &[&[Value]],
 ) -> Result<(ast::Statement, LogicalPlan)> {
-    query.context.register_udtf(WRITTEN_ROWS, Arc::new(rows_as_table(target, rows)?));
+    query.context.register_udtf(WRITTEN_ROWS, Arc::new(rows_as_table(target, field, rows)?));
     let sql = format!("SELECT * FROM {WRITTEN_ROWS}() AS {name}");
     let parsed = parse_text(&sql, |parser| parser.parse_query());
     let mut select = parsed.map_err(|error| internal(error.to_string()))?;
@@ -239,21 +239,22 @@ pub(crate) fn field(column: &TargetColumn) -> Field {
     }
 }
 
-/// The rows as a relation with the columns of the table, each of which may be NULL.
+/// The rows as a relation with the columns of the table, whose fields `of` gives.
 ///
 /// # Errors
-/// Arrow's, for values of another type.
-pub(super) fn rows_as_table(target: &Target, rows: &[&[Value]]) -> Result<PreparedTable> {
-    let fields = target.columns.iter().map(|column| field(column).with_nullable(true));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let all: Vec<usize> = (0..target.columns.len()).collect();
-    let batch = batch(target, &all, &schema, rows)?;
-    Ok(PreparedTable(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?)))
+/// Arrow's, for values of another type, and NULL where a field has none.
+pub(super) fn rows_as_table(
+    target: &Target,
+    of: impl Fn(&TargetColumn) -> Field,
+    rows: &[&[Value]],
+) -> Result<PreparedTable> {
+    let batch = all_columns(target, of, rows)?;
+    Ok(PreparedTable(Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]])?)))
 }
 
 /// The rows, with all columns of the table.
-fn all_columns(target: &Target, rows: &[&[Value]]) -> Result<RecordBatch> {
-    let schema = Arc::new(Schema::new(target.columns.iter().map(field).collect::<Vec<_>>()));
+fn all_columns(target: &Target, of: impl Fn(&TargetColumn) -> Field, rows: &[&[Value]]) -> Result<RecordBatch> {
+    let schema = Arc::new(Schema::new(target.columns.iter().map(of).collect::<Vec<_>>()));
     let all: Vec<usize> = (0..target.columns.len()).collect();
     batch(target, &all, &schema, rows)
 }

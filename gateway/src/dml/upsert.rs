@@ -5,7 +5,7 @@ use super::{
     conditions,
     insert::{self, LOOKUP_ROWS, NewRow},
     moved,
-    returning::{Returned, rows_as_table},
+    returning::{Returned, field, rows_as_table},
     rows, select,
     set::Assignment,
     target::{Place, Target, TargetColumn, marker},
@@ -311,7 +311,8 @@ impl Upsert<'_> {
     /// The rows that were to be inserted, as `excluded`.
     fn excluded(&self, conflicting: &[NewRow]) -> Result<TableWithJoins> {
         let rows: Vec<&[Value]> = conflicting.iter().map(|row| row.values.as_slice()).collect();
-        let table = rows_as_table(self.target, &rows)?;
+        let nullable = |column: &TargetColumn| field(column).with_nullable(true);
+        let table = rows_as_table(self.target, nullable, &rows)?;
         self.query.context.register_udtf(EXCLUDED_ROWS, Arc::new(table));
         parse_from(&format!("{EXCLUDED_ROWS}() AS {EXCLUDED}"))
     }
