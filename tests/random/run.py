@@ -746,6 +746,15 @@ def sort_key(value):
         return (1 if value is not None else 2, 0, value or "")
 
 
+def outermost(query):
+    """A query without what is in brackets."""
+    depth, kept = 0, []
+    for letter in query:
+        depth += (letter == "(") - (letter == ")")
+        kept.append(letter if depth == 0 else "")
+    return "".join(kept)
+
+
 def judged(query, ours, theirs):
     """What is wrong with an answer; `None` if nothing is."""
     if theirs[0] == "error":
@@ -757,7 +766,7 @@ def judged(query, ours, theirs):
         return "other columns"
     if len(ours[3]) != len(theirs[3]):
         return "other rows"
-    is_ordered = " order by 1" in query
+    is_ordered = " order by 1" in outermost(query)
     is_any_of_equals = any(word in query for word in ("distinct", "group by", "union", "intersect", "except"))
 
     def alike(left, right):

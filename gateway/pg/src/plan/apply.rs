@@ -249,7 +249,8 @@ fn is_open(node: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether it makes no difference for a filter that DataFusion's joins take `IN` for false where it is unknown, because
-/// of NULLs. They know the difference for a `NOT IN` that stands alone and names nothing outside.
+/// of NULLs. They know the difference for a `NOT IN` that stands alone and names nothing outside, where its left side
+/// names a column: a constant (`9 NOT IN (SELECT a …)`) becomes a condition of the right side.
 fn knows_unknown(predicate: &Expr) -> bool {
     fn has_in(expr: &Expr) -> bool {
         expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_)))).unwrap_or(true)
@@ -265,7 +266,7 @@ fn knows_unknown(predicate: &Expr) -> bool {
     }
     split_conjunction(predicate).into_iter().all(|part| match part {
         Expr::InSubquery(InSubquery { expr, subquery, negated: true }) => {
-            !has_in(expr) && outer_columns::free(&subquery.subquery).is_empty()
+            !has_in(expr) && expr.any_column_refs() && outer_columns::free(&subquery.subquery).is_empty()
         }
         other => rises(other),
     })

@@ -23,7 +23,8 @@ pub(crate) fn order_by_labels(query: &mut Query) {
     });
     let written: Vec<_> = written.collect();
     column_names::label(select);
-    for order in orders {
+    // A number in ORDER BY is the place of an item, also where an item is that number.
+    for order in orders.iter_mut().filter(|order| !matches!(order.expr, Expr::Value(_))) {
         let text = order.expr.to_string();
         let position = written.iter().position(|written| *written == text);
         if let Some(SelectItem::ExprWithAlias { alias, .. }) = position.and_then(|index| select.projection.get(index)) {
