@@ -159,8 +159,7 @@ pub fn register(state: &mut SessionState) {
     replace(state, bounded);
     let wrapped = same_type::functions(state);
     replace(state, wrapped);
-    let bins = date_bin::function(state);
-    replace(state, bins);
+    replace(state, [date_bin::function()]);
     let of_bits = bits::functions(state);
     replace(state, of_bits);
     let spread = spread::functions(state);

@@ -211,6 +211,9 @@ fn without_blanks(list: &ListArray) -> Result<ListArray> {
 }
 
 fn without_nulls(list: &ListArray) -> Result<ListArray> {
+    if list.values().logical_null_count() == 0 && has_empty_nulls(list) {
+        return Ok(list.clone());
+    }
     with_items(list, |at| list.values().is_valid(at))
 }
 
@@ -230,12 +233,17 @@ fn with_items(list: &ListArray, is_chosen: impl Fn(usize) -> bool) -> Result<Lis
     Ok(ListArray::try_new(Arc::clone(item), OffsetBuffer::from_lengths(lengths), values, list.nulls().cloned())?)
 }
 
+/// Whether lists that are NULL have no items below.
+fn has_empty_nulls(list: &ListArray) -> bool {
+    list.null_count() == 0 || (0..list.len()).all(|row| list.is_valid(row) || list.value_length(row) == 0)
+}
+
 /// Lists whose NULLs are empty below: those that CASE and `nullif` make still have items there, which DataFusion's
 /// `array_append` and `array_prepend` (55.2) take for the list.
 pub(crate) fn with_empty_nulls(lists: ColumnarValue) -> Result<ColumnarValue> {
     let ColumnarValue::Array(array) = &lists else { return Ok(lists) };
     let Some(list) = array.as_list_opt::<i32>().filter(|list| list.null_count() > 0) else { return Ok(lists) };
-    if (0..list.len()).all(|row| list.is_valid(row) || list.value_length(row) == 0) {
+    if has_empty_nulls(list) {
         return Ok(lists);
     }
     Ok(ColumnarValue::Array(Arc::new(with_items(list, |_| true)?)))

@@ -7,6 +7,7 @@
 
 pub mod change;
 mod columns;
+mod contains;
 pub(crate) mod key;
 pub mod make;
 pub(crate) mod record;
@@ -102,12 +103,15 @@ fn operators() -> [RowFunction; 14] {
     [
         strict("json_get", 2..=2, like_first, |call| text(found(call)?)).with_columns(columns::GET),
         strict("json_get_text", 2..=2, returns_text, |call| as_text(found(call)?)).with_columns(columns::GET_TEXT),
-        strict("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?)),
-        strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?)),
+        strict("json_get_path", 2..=2, like_first, |call| text(found_at(call, &path(&call.values[1])?)?))
+            .with_columns(columns::GET_PATH),
+        strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?))
+            .with_columns(columns::GET_PATH_TEXT),
         strict("jsonb_contains", 2..=2, returns_boolean, |call| {
             let (whole, part) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
-        }),
+        })
+        .with_columns(columns::CONTAINS),
         strict("jsonb_contained", 2..=2, returns_boolean, |call| {
             let (part, whole) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
@@ -116,15 +120,17 @@ fn operators() -> [RowFunction; 14] {
             let keys = [argument(call, 1)?];
             Ok(ScalarValue::Boolean(Some(change::exists(&argument(call, 0)?, &keys)?.iter().all(|found| *found))))
         })
-        .with_columns(columns::exists),
+        .with_columns(columns::EXISTS),
         strict("jsonb_exists_any", 2..=2, returns_boolean, |call| {
             let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
             Ok(ScalarValue::Boolean(Some(found.iter().any(|found| *found))))
-        }),
+        })
+        .with_columns(columns::EXISTS_ANY),
         strict("jsonb_exists_all", 2..=2, returns_boolean, |call| {
             let found = change::exists(&argument(call, 0)?, &path(&call.values[1])?)?;
             Ok(ScalarValue::Boolean(Some(found.iter().all(|found| *found))))
-        }),
+        })
+        .with_columns(columns::EXISTS_ALL),
         strict("jsonb_concat", 2..=2, a_jsonb, |call| {
             let (left, right) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
             text(Some(change::written(&change::joined(left, right))?))
@@ -225,16 +231,19 @@ fn readers() -> [RowFunction; 7] {
                 Part::Scalar(_) => Err(external(not("cannot get array length of a scalar"))),
             }
         })
+        .with_columns(columns::LENGTH)
         .with_aliases(&["json_array_length"]),
         strict("jsonb_extract_path", 1..=20, like_first, |call| {
             let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
             text(found_at(call, &path)?)
         })
+        .with_columns(columns::EXTRACT)
         .with_aliases(&["json_extract_path"]),
         strict("jsonb_extract_path_text", 1..=20, returns_text, |call| {
             let path = (1..call.values.len()).map(|at| argument(call, at)).collect::<Result<Vec<_>>>()?;
             as_text(found_at(call, &path)?)
         })
+        .with_columns(columns::EXTRACT_TEXT)
         .with_aliases(&["json_extract_path_text"]),
         strict("jsonb_strip_nulls", 1..=1, a_jsonb, |call| {
             let mut document = change::parsed(&argument(call, 0)?)?;

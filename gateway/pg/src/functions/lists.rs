@@ -3,7 +3,9 @@
 
 use super::{
     bounded::ResultBytes,
-    scalar_function::{self, Call, RowFunction, external, item_of, items, nullable, returns_integer, strict},
+    scalar_function::{
+        self, Call, RowFunction, RunOnColumns, external, item_of, items, nullable, returns_integer, strict,
+    },
     series::{series, series_type},
 };
 use crate::{
@@ -11,11 +13,15 @@ use crate::{
     error::{SqlError, SqlState},
 };
 use arrow::{
-    array::{Array, ListArray, StructArray},
-    buffer::OffsetBuffer,
+    array::{Array, AsArray, BooleanArray, ListArray, StructArray},
+    buffer::{BooleanBuffer, OffsetBuffer},
     datatypes::{DataType, Field, FieldRef},
 };
-use datafusion::{error::Result, logical_expr::ScalarUDF, scalar::ScalarValue};
+use datafusion::{
+    error::Result,
+    logical_expr::{ColumnarValue, ScalarUDF},
+    scalar::ScalarValue,
+};
 use keyspan_catalog::value::array::ARRAY_ITEMS_MAX;
 use std::{cmp::Ordering, sync::Arc};
 
@@ -303,6 +309,18 @@ fn list_has_nulls(call: &Call) -> Result<ScalarValue> {
     Ok(ScalarValue::Boolean(Some(has_nulls)))
 }
 
+/// The same of a column of lists.
+const COLUMN_HAS_NULLS: RunOnColumns = |arguments, _, _| {
+    let [ColumnarValue::Array(lists)] = arguments else { return Ok(None) };
+    let Some(lists) = lists.as_list_opt::<i32>() else { return Ok(None) };
+    let Some(nulls) = lists.values().logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(Some(Arc::new(BooleanArray::new(BooleanBuffer::new_unset(lists.len()), lists.nulls().cloned()))));
+    };
+    let places = lists.value_offsets().windows(2);
+    let has_nulls = places.map(|place| (place[0]..place[1]).any(|at| nulls.is_null(at as usize)));
+    Ok(Some(Arc::new(BooleanArray::new(has_nulls.collect(), lists.nulls().cloned()))))
+};
+
 fn list_length(call: &Call) -> Result<ScalarValue> {
     Ok(ScalarValue::Int64(items(&call.values[0]).and_then(|items| i64::try_from(items.len()).ok())))
 }
@@ -429,7 +447,8 @@ pub fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
         strict("expanded_places", 1..=1, |_| integer_list(), expanded_positions),
         strict("expanded_rows", 1..=1, expanded_type, expanded_rows),
         // What the passes over the syntax tree and the planner of operators write.
-        strict("list_has_nulls", 1..=1, scalar_function::returns_boolean, list_has_nulls),
+        strict("list_has_nulls", 1..=1, scalar_function::returns_boolean, list_has_nulls)
+            .with_columns(COLUMN_HAS_NULLS),
         strict("list_length", 1..=1, |_| nullable(DataType::Int64), list_length),
         strict("list_mode", 1..=1, item_type, list_mode),
         // `ARRAY(SELECT …)` of no rows, which an aggregate calls NULL.

@@ -51,7 +51,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 /// A number's sign, digits without zeroes around them, and exponent: alike for numbers that are equal.
-fn digits(text: &str) -> (bool, String, i64) {
+pub(super) fn digits(text: &str) -> (bool, String, i64) {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

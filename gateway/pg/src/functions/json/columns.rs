@@ -1,9 +1,9 @@
-//! `json -> key`, `json ->> key` and `jsonb ? key` of a column of documents and one key, and the lists of members that
-//! `jsonb_each` and its kin give: what queries of maps spend their time in. A document is looked through where it lies,
-//! and not at all if it is [the empty one](EMPTY): most rows have that where few of many columns of an open family are
-//! read.
+//! What queries of documents spend their time in, of a column of documents and one key, path or part: `->`, `->>`,
+//! `#>`, `#>>`, `?`, `?|`, `?&`, `@>`, lengths of arrays, and the lists of members that `jsonb_each` and its kin give. A
+//! document is looked through where it lies, and for a key not at all if it is [the empty one](EMPTY): most rows have
+//! that where few of many columns of an open family are read.
 
-use super::scan;
+use super::{change, contains::Part, scan};
 use crate::{
     cancel_flag::CancelFlag,
     error::{Result as SqlResult, SqlError},
@@ -11,8 +11,8 @@ use crate::{
 };
 use arrow::{
     array::{
-        Array, ArrayBuilder, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray, StringViewArray,
-        StringViewBuilder,
+        Array, ArrayBuilder, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Int32Builder, ListArray,
+        StringViewArray, StringViewBuilder,
     },
     buffer::{NullBuffer, OffsetBuffer},
     datatypes::DataType,
@@ -35,15 +35,67 @@ pub(super) const GET: RunOnColumns =
 /// `->>`
 pub(super) const GET_TEXT: RunOnColumns = |arguments, _, cancelled| texts(arguments, cancelled, scan::content);
 
+/// `#>`
+pub(super) const GET_PATH: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, path)) = column_and_path(arguments)? else { return Ok(None) };
+    texts_at(documents, &path, cancelled, |part| Ok(Some(Cow::Borrowed(part))))
+};
+
+/// `#>>`
+pub(super) const GET_PATH_TEXT: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, path)) = column_and_path(arguments)? else { return Ok(None) };
+    texts_at(documents, &path, cancelled, scan::content)
+};
+
+/// `jsonb_extract_path`
+pub(super) const EXTRACT: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, path)) = column_and_steps(arguments) else { return Ok(None) };
+    texts_at(documents, &path, cancelled, |part| Ok(Some(Cow::Borrowed(part))))
+};
+
+/// `jsonb_extract_path_text`
+pub(super) const EXTRACT_TEXT: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, path)) = column_and_steps(arguments) else { return Ok(None) };
+    texts_at(documents, &path, cancelled, scan::content)
+};
+
 /// `?`
-pub(super) fn exists(
-    arguments: &[ColumnarValue],
-    _: &DataType,
-    cancelled: Option<&CancelFlag>,
-) -> Result<Option<ArrayRef>> {
+pub(super) const EXISTS: RunOnColumns = |arguments, _, cancelled| {
     let Some((documents, key)) = column_and_key(arguments) else { return Ok(None) };
+    of_objects(documents, cancelled, |object| Ok(scan::member(object, key)?.is_some()))
+};
+
+/// `?|`
+pub(super) const EXISTS_ANY: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, keys)) = column_and_path(arguments)? else { return Ok(None) };
+    of_objects(documents, cancelled, |object| any(&keys, |key| Ok(scan::member(object, key)?.is_some())))
+};
+
+/// `?&`
+pub(super) const EXISTS_ALL: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, keys)) = column_and_path(arguments)? else { return Ok(None) };
+    of_objects(documents, cancelled, |object| Ok(!any(&keys, |key| Ok(scan::member(object, key)?.is_none()))?))
+};
+
+fn any(keys: &[String], is: impl Fn(&str) -> SqlResult<bool>) -> SqlResult<bool> {
+    for key in keys {
+        if is(key)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What holds of each document, if all are objects: keys are strings and items of arrays, too, which is looked at row
+/// by row.
+fn of_objects(
+    documents: &StringViewArray,
+    cancelled: Option<&CancelFlag>,
+    holds: impl Fn(&str) -> SqlResult<bool>,
+) -> Result<Option<ArrayRef>> {
+    let of_empty = holds(EMPTY).map_err(raised)?;
     let mut is = BooleanBufferBuilder::new(documents.len());
-    is.append_n(documents.len(), false);
+    is.append_n(documents.len(), of_empty);
     for (row, view) in documents.views().iter().enumerate() {
         if *view == EMPTY_VIEW || documents.is_null(row) {
             continue;
@@ -51,13 +103,43 @@ pub(super) fn exists(
         cancelled.map_or(Ok(()), CancelFlag::check)?;
         let object = documents.value(row);
         if !object.trim_ascii_start().starts_with('{') {
-            // Strings and items of arrays are looked at row by row.
             return Ok(None);
         }
-        is.set_bit(row, scan::member(object, key).map_err(raised)?.is_some());
+        is.set_bit(row, holds(object).map_err(raised)?);
     }
     Ok(Some(Arc::new(BooleanArray::new(is.finish(), documents.nulls().cloned()))))
 }
+
+/// `@>`
+pub(super) const CONTAINS: RunOnColumns = |arguments, _, cancelled| {
+    let Some((documents, part)) = column_and_key(arguments) else { return Ok(None) };
+    let part = Part::from(change::parsed(part)?);
+    let mut is = BooleanBufferBuilder::new(documents.len());
+    for document in documents {
+        cancelled.map_or(Ok(()), CancelFlag::check)?;
+        is.append(document.map_or(Ok(false), |document| part.is_in(document)).map_err(raised)?);
+    }
+    Ok(Some(Arc::new(BooleanArray::new(is.finish(), documents.nulls().cloned()))))
+};
+
+/// `jsonb_array_length`
+pub(super) const LENGTH: RunOnColumns = |arguments, _, cancelled| {
+    let Some(documents) = column(arguments) else { return Ok(None) };
+    let mut lengths = Int32Builder::with_capacity(documents.len());
+    for document in documents {
+        cancelled.map_or(Ok(()), CancelFlag::check)?;
+        match document.map(str::trim_ascii) {
+            None => lengths.append_null(),
+            Some(array) if array.starts_with('[') => {
+                let length = scan::items(array).map_err(raised)?.len();
+                lengths.append_option(i32::try_from(length).ok());
+            }
+            // What is wrong with others is said row by row.
+            Some(_) => return Ok(None),
+        }
+    }
+    Ok(Some(Arc::new(lengths.finish())))
+};
 
 /// The keys of an object.
 pub(super) const MEMBER_KEYS: RunOnColumns = |arguments, returns, cancelled| {
@@ -118,14 +200,53 @@ fn texts(
     shown: impl Fn(&str) -> SqlResult<Option<Cow<'_, str>>>,
 ) -> Result<Option<ArrayRef>> {
     let Some((documents, key)) = column_and_key(arguments) else { return Ok(None) };
+    found(documents, cancelled, |document| scan::member(document, key)?.map_or(Ok(None), &shown)).map(Some)
+}
+
+/// The same of a path.
+fn texts_at(
+    documents: &StringViewArray,
+    path: &[String],
+    cancelled: Option<&CancelFlag>,
+    shown: impl Fn(&str) -> SqlResult<Option<Cow<'_, str>>>,
+) -> Result<Option<ArrayRef>> {
+    // The part that an empty path leads to is the document, also the empty one.
+    if path.is_empty() {
+        return Ok(None);
+    }
+    found(documents, cancelled, |document| scan::at(document, path)?.map_or(Ok(None), &shown)).map(Some)
+}
+
+/// The documents and the path that an array says.
+fn column_and_path(arguments: &[ColumnarValue]) -> Result<Option<(&StringViewArray, Vec<String>)>> {
+    Ok(match (column(arguments), arguments) {
+        (Some(documents), [_, ColumnarValue::Scalar(path)]) if !path.is_null() => Some((documents, super::path(path)?)),
+        _ => None,
+    })
+}
+
+/// The documents and the path that single texts say.
+fn column_and_steps(arguments: &[ColumnarValue]) -> Option<(&StringViewArray, Vec<String>)> {
+    let step = |argument: &ColumnarValue| match argument {
+        ColumnarValue::Scalar(step) => step.try_as_str().flatten().map(str::to_owned),
+        ColumnarValue::Array(_) => None,
+    };
+    Some((column(arguments)?, arguments[1..].iter().map(step).collect::<Option<_>>()?))
+}
+
+/// A text or NULL for each document that is not [`EMPTY`].
+fn found<'a>(
+    documents: &'a StringViewArray,
+    cancelled: Option<&CancelFlag>,
+    find: impl Fn(&'a str) -> SqlResult<Option<Cow<'a, str>>>,
+) -> Result<ArrayRef> {
     let (mut found, mut rows) = (StringViewBuilder::new(), Vec::new());
     for (row, view) in documents.views().iter().enumerate() {
         if *view == EMPTY_VIEW || documents.is_null(row) {
             continue;
         }
         cancelled.map_or(Ok(()), CancelFlag::check)?;
-        let Some(part) = scan::member(documents.value(row), key).map_err(raised)? else { continue };
-        if let Some(text) = shown(part).map_err(raised)? {
+        if let Some(text) = find(documents.value(row)).map_err(raised)? {
             found.append_value(text);
             rows.push(row);
         }
@@ -139,17 +260,25 @@ fn texts(
         is_valid.set_bit(row, true);
     }
     let nulls = NullBuffer::new(is_valid.finish());
-    Ok(Some(Arc::new(StringViewArray::try_new(views.into(), found.data_buffers().to_vec(), Some(nulls))?)))
+    Ok(Arc::new(StringViewArray::try_new(views.into(), found.data_buffers().to_vec(), Some(nulls))?))
 }
 
 fn raised(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// The documents, if the first argument is a column of them.
+fn column(arguments: &[ColumnarValue]) -> Option<&StringViewArray> {
+    match arguments.first()? {
+        ColumnarValue::Array(documents) => documents.as_string_view_opt(),
+        ColumnarValue::Scalar(_) => None,
+    }
+}
+
 /// The documents and the key, if the arguments are these.
 fn column_and_key(arguments: &[ColumnarValue]) -> Option<(&StringViewArray, &str)> {
-    let [ColumnarValue::Array(documents), ColumnarValue::Scalar(key)] = arguments else { return None };
-    Some((documents.as_string_view_opt()?, key.try_as_str()??))
+    let [_, ColumnarValue::Scalar(key)] = arguments else { return None };
+    Some((column(arguments)?, key.try_as_str()??))
 }
 
 #[cfg(test)]
@@ -202,10 +331,10 @@ mod tests {
             shown(GET_TEXT(&arguments, &text, None)),
             ["1", "-", "-", "last", "-", "-", r#"[1, {"a": 2}]"#, "-"]
         );
-        assert!(exists(&arguments, &text, None).unwrap().is_none(), "not all are objects");
+        assert!(EXISTS(&arguments, &text, None).unwrap().is_none(), "not all are objects");
         let [ColumnarValue::Array(documents), key] = &arguments else { panic!("a column and a key") };
         let objects = [ColumnarValue::Array(documents.slice(0, 4)), key.clone()];
-        assert_eq!(shown(exists(&objects, &text, None)), ["true", "-", "false", "true"]);
+        assert_eq!(shown(EXISTS(&objects, &text, None)), ["true", "-", "false", "true"]);
         let broken: ArrayRef = Arc::new(StringViewArray::from(vec![r#"{"a" 1}"#]));
         let [_, key] = arguments;
         assert!(GET(&[ColumnarValue::Array(broken), key], &text, None).is_err());

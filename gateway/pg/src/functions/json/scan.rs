@@ -36,25 +36,31 @@ pub fn parts(text: &str) -> Result<Part<'_>> {
             })?;
             Ok(Part::Object(members))
         }
-        Some(b'[') => {
-            let mut items = Vec::new();
-            let mut at = blank(text, 1);
-            if text.as_bytes().get(at) == Some(&b']') {
-                return Ok(Part::Array(items));
-            }
-            loop {
-                let end = value_end(text, at)?;
-                items.push(&text[at..end]);
-                at = blank(text, end);
-                match text.as_bytes().get(at) {
-                    Some(b',') => at = blank(text, at + 1),
-                    Some(b']') => return Ok(Part::Array(items)),
-                    _ => return Err(malformed()),
-                }
-            }
-        }
+        Some(b'[') => items(text).map(Part::Array),
         Some(_) if value_end(text, 0)? == text.len() => Ok(Part::Scalar(text)),
         _ => Err(malformed()),
+    }
+}
+
+/// The items of an array, whose text begins with its bracket.
+///
+/// # Errors
+/// 22P02 for what is no JSON.
+pub fn items(text: &str) -> Result<Vec<&str>> {
+    let mut items = Vec::new();
+    let mut at = blank(text, 1);
+    if text.as_bytes().get(at) == Some(&b']') {
+        return Ok(items);
+    }
+    loop {
+        let end = value_end(text, at)?;
+        items.push(&text[at..end]);
+        at = blank(text, end);
+        match text.as_bytes().get(at) {
+            Some(b',') => at = blank(text, at + 1),
+            Some(b']') => return Ok(items),
+            _ => return Err(malformed()),
+        }
     }
 }
 

@@ -1,0 +1,148 @@
+//! `jsonb @> jsonb` of many documents and one part: the part is prepared once, and looked for in the documents' texts.
+//!
+//! PostgreSQL's rules: an object contains members, an array contains items in any order and number of times, and at the
+//! top also a scalar that is one of its items; numbers are equal by value ([`digits`]).
+
+use super::{change::digits, scan};
+use crate::error::Result;
+use serde_json::Value;
+
+/// What is looked for.
+#[derive(Debug)]
+pub(super) enum Part {
+    Object(Vec<(String, Part)>),
+    Array(Vec<Part>),
+    String(String),
+    /// A number by its text and its value.
+    Number(String, (bool, String, i64)),
+    /// `true`, `false`, `null`
+    Word(&'static str),
+}
+
+impl From<Value> for Part {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Object(members) => {
+                Self::Object(members.into_iter().map(|(key, value)| (key, value.into())).collect())
+            }
+            Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
+            Value::String(text) => Self::String(text),
+            Value::Number(number) => {
+                let text = number.to_string();
+                let value = digits(&text);
+                Self::Number(text, value)
+            }
+            Value::Bool(true) => Self::Word("true"),
+            Value::Bool(false) => Self::Word("false"),
+            Value::Null => Self::Word("null"),
+        }
+    }
+}
+
+impl Part {
+    /// Whether a document contains the part.
+    ///
+    /// # Errors
+    /// 22P02 for what is no JSON.
+    pub(super) fn is_in(&self, document: &str) -> Result<bool> {
+        let document = document.trim_ascii();
+        match self {
+            Self::String(_) | Self::Number(..) | Self::Word(_) if document.starts_with('[') => {
+                Ok(scan::items(document)?.into_iter().any(|item| self.is(item)))
+            }
+            _ => self.is_within(document),
+        }
+    }
+
+    fn is_within(&self, value: &str) -> Result<bool> {
+        match self {
+            Self::Object(members) => {
+                if !value.starts_with('{') {
+                    return Ok(false);
+                }
+                for (key, part) in members {
+                    match scan::member(value, key)? {
+                        Some(member) if part.is_within(member)? => {}
+                        _ => return Ok(false),
+                    }
+                }
+                Ok(true)
+            }
+            Self::Array(parts) => {
+                if !value.starts_with('[') {
+                    return Ok(false);
+                }
+                let items = scan::items(value)?;
+                for part in parts {
+                    let mut found = false;
+                    for item in &items {
+                        found = found || part.is_within(item)?;
+                    }
+                    if !found {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            scalar => Ok(scalar.is(value)),
+        }
+    }
+
+    /// Whether a scalar is this one.
+    fn is(&self, value: &str) -> bool {
+        match self {
+            Self::String(text) => value.starts_with('"') && scan::string(value).is_ok_and(|value| *value == **text),
+            Self::Number(text, number) => {
+                text == value || value.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && digits(value) == *number
+            }
+            Self::Word(word) => value == *word,
+            Self::Object(_) | Self::Array(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::json::change::{contains, parsed};
+    use proptest::{collection::vec, prelude::*};
+
+    fn values() -> impl Strategy<Value = Value> {
+        let numbers = prop::sample::select(vec!["1", "1.0", "10", "1e1", "-1", "0", "-0.0", "12.50", "12.5"]);
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            numbers.prop_map(|text| serde_json::from_str(text).unwrap()),
+            prop::sample::select(vec!["a", "b", "", "q\"\\\u{e9}\n", "1"]).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop_oneof![
+                vec(inner.clone(), 0..3).prop_map(Value::Array),
+                vec((prop::sample::select(vec!["a", "b", "c\"", "\u{e9}"]), inner), 0..3)
+                    .prop_map(|members| members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        /// As the trees of both say.
+        #[test]
+        fn texts_contain_what_trees_contain(whole in values(), part in values(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&whole) } else { serde_json::to_string(&whole) }.unwrap();
+            let expected = contains(&whole, &part, true);
+            prop_assert_eq!(Part::from(part).is_in(&text).unwrap(), expected);
+            // Of itself, each value is a part.
+            prop_assert!(Part::from(whole).is_in(&text).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_scalar_is_an_item_only_at_the_top() {
+        let is_in = |part: &str, whole: &str| Part::from(parsed(part).unwrap()).is_in(whole).unwrap();
+        assert!(is_in("1", "[2, 1.00]"));
+        assert!(!is_in("[1]", "[[1], 2]"));
+        assert!(!is_in("{\"a\": 1}", "{\"a\": [1]}"));
+        assert!(is_in("{\"a\": [1]}", "{\"a\": [3, 1, {}]}"));
+        assert!(is_in("[]", "[]") && is_in("{}", "{\"a\": null}") && !is_in("{}", "[]") && !is_in("[]", "{}"));
+    }
+}
