@@ -38,10 +38,10 @@ use std::sync::Arc;
 
 mod below;
 mod in_joins;
+mod mistaken;
 pub mod node;
 pub mod outer_columns;
 mod same_names;
-mod sure_rows;
 pub(crate) mod unnest;
 
 use below::{Below, Made, placeholder};
@@ -158,7 +158,7 @@ impl Correlated {
         Ok(self.joins != Joins::None
             && !draws(node)?
             && !same_names::has_same_names(node)?
-            && !sure_rows::has_sure_rows(node)?
+            && !mistaken::has_mistaken(node)?
             && runs(node, options))
     }
 

@@ -11,6 +11,7 @@ use crate::{
         json::{self, a_json, a_jsonb, key},
         scalar_function::{self, RowFunction, variadic},
     },
+    plan::casts,
     types,
 };
 use arrow::datatypes::{DataType, Field};
@@ -52,6 +53,7 @@ pub(super) fn kind(expr: &Expr, schema: &DFSchema) -> Option<&'static str> {
         }
         Expr::ScalarFunction(call) if SAME_TYPE.contains(&call.func.name()) => of_several(&call.args, schema),
         Expr::ScalarSubquery(subquery) => of_field(subquery.subquery.schema().fields().first()?),
+        Expr::ScalarFunction(call) if let Some(target) = casts::target(&call.func) => of_field(&target),
         // The type of any other call is that of its arguments, which takes the square of their depth.
         Expr::ScalarFunction(call) if !call.func.name().contains("json") => None,
         Expr::BinaryExpr(_) | Expr::Not(_) | Expr::Like(_) | Expr::InList(_) | Expr::Between(_) => None,

@@ -34,7 +34,7 @@ mod documents;
 mod subscripts;
 mod times;
 
-use arrays::{array_literal, array_of, arrays, concatenation, equals_any, or_open, unequal_to_all};
+use arrays::{array_literal, array_of, arrays, concatenation, equal_to_any, equals_any, unequal_to_all};
 use times::{clocks_and_spans, dates, is_span, spans};
 
 /// The planner of binary operators.
@@ -136,7 +136,7 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
     let Sql::Custom(name) = &expr.op else { return Ok(PlannerResult::Original(expr)) };
     let compares: fn(Expr, Expr, &DFSchema) -> Result<Expr> = match name.as_str() {
         EQUALS_ANY => equals_any,
-        EQUALS_ANY_OR_NULL => |left, right, schema| or_open(equals_any(left, right, schema)?, true),
+        EQUALS_ANY_OR_NULL => |left, right, schema| equal_to_any(equals_any(left, right, schema)?),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
         ARRAY_OF => |_, items, schema| array_of(items, schema),

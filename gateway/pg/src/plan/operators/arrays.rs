@@ -145,8 +145,17 @@ pub(super) fn arrays(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerRe
         // NULL in the place of an array is open, whatever the part is.
         Expr::and(Expr::or(has, is_null), Expr::or(is_there, Expr::Literal(ScalarValue::Boolean(None), None)))
     };
+    let overlaps = |left: Expr, right: Expr| {
+        let may_be_null = |side: &&Expr| side.nullable(schema).unwrap_or(true);
+        let open: Vec<Expr> = [&left, &right].into_iter().filter(may_be_null).cloned().collect();
+        let any = array_has_any(without_nulls(left), right);
+        // An array without items has nothing in common with another, but for NULL in its place.
+        let Some(is_null) = open.into_iter().map(Expr::is_null).reduce(Expr::or) else { return any };
+        let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+        Expr::and(Expr::or(any, is_null.clone()), Expr::or(Expr::Not(Box::new(is_null)), unknown))
+    };
     Ok(PlannerResult::Planned(match expr.op {
-        Sql::PGOverlap => array_has_any(without_nulls(left), right),
+        Sql::PGOverlap => overlaps(left, right),
         Sql::AtArrow => contains(left, right),
         _ => contains(right, left),
     }))
@@ -162,15 +171,24 @@ fn as_list(side: &Expr, other: &Expr, schema: &DFSchema) -> Expr {
     }
 }
 
+/// `= ANY` where NULL is told from false; it does not hold for an array without items, whatever the value.
+pub(super) fn equal_to_any(has: Expr) -> Result<Expr> {
+    unless_empty(has, true)
+}
+
 /// `<> ALL` from `= ANY`; it holds for an array without items.
 pub(super) fn unequal_to_all(has: Expr) -> Result<Expr> {
-    let Expr::ScalarFunction(call) = &has else { return Ok(Expr::Not(Box::new(has))) };
+    unless_empty(has, false)
+}
+
+fn unless_empty(has: Expr, found: bool) -> Result<Expr> {
+    let Expr::ScalarFunction(call) = &has else { return or_open(has, found) };
     let is_empty = datafusion::functions_nested::expr_fn::cardinality(call.args[0].clone()).eq(lit(0_u64));
-    when(is_empty, lit(true)).otherwise(or_open(has, false)?)
+    when(is_empty, lit(!found)).otherwise(or_open(has, found)?)
 }
 
 /// The outcome of a comparison with the items of a list: `found` if an item equals; else NULL if an item is NULL.
-pub(super) fn or_open(has: Expr, found: bool) -> Result<Expr> {
+fn or_open(has: Expr, found: bool) -> Result<Expr> {
     let Expr::ScalarFunction(call) = &has else { return Ok(if found { has } else { Expr::Not(Box::new(has)) }) };
     let list = call.args[0].clone();
     let otherwise = if found { has.clone() } else { Expr::Not(Box::new(has.clone())) };
