@@ -8,7 +8,8 @@
 //! 3. If the scan reads many rows and the store has row groups, [`columnar`] reads these instead.
 //! 4. Rows of the store become batches in [`decode`]. `cells` and `raw` read the same rows as they are stored.
 //!
-//! Below an aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`
+//! A page of rows in key order is looked for among the first rows before row groups are read ([`first_rows`]). Below an
+//! aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`
 //! prints all of this (room `query`, module `explain`).
 //!
 //! Only a [`View`] reaches rows, so nothing here can leave the tenant's span.
@@ -17,6 +18,7 @@ mod cells;
 pub mod columnar;
 pub mod decode;
 pub mod exec;
+mod first_rows;
 mod interval;
 pub mod keys;
 mod literal;
@@ -50,6 +52,8 @@ use table::Form;
 
 pub use exec::ScanExec;
 pub use exec::rows;
+pub use first_rows::FirstRows;
+pub(crate) use first_rows::FirstRowsExec;
 pub(crate) use open_family::{NarrowMaps, narrowed_copy};
 pub use pushdown::{Pushdown, exact_rows};
 pub(crate) use row_layout::WantedMaps;

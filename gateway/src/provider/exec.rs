@@ -174,6 +174,19 @@ impl ScanExec {
         Ok(Self { rest: self.rest.clone(), ..scan })
     }
 
+    /// This scan with its rows in the order of the key, in its direction or `backwards`; `None` where it has a limit: the
+    /// first rows in one direction are not the first in the other.
+    ///
+    /// # Errors
+    /// DataFusion refuses the order.
+    pub(super) fn in_key_order(&self, backwards: bool) -> Result<Option<Self>> {
+        if self.read.limit.is_some() {
+            return Ok(None);
+        }
+        let read = Read { reversed: self.read.reversed != backwards, ..self.read.clone() };
+        self.with_read_merged(read, !self.order.buckets.is_empty()).map(Some)
+    }
+
     /// This scan with an estimate of the rows that it reads.
     pub(super) fn with_rows_estimate(&self, rows: u64) -> Result<Self> {
         let scan = self.with_read(self.read.clone())?;
@@ -328,13 +341,8 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        if self.read.limit.is_some() {
-            // The first rows in one direction are not the first in the other.
-            return Ok(SortOrderPushdownResult::Unsupported);
-        }
-        let merged = !self.order.buckets.is_empty();
-        for reversed in [self.read.reversed, !self.read.reversed] {
-            let other = self.with_read_merged(Read { reversed, ..self.read.clone() }, merged)?;
+        for backwards in [false, true] {
+            let Some(other) = self.in_key_order(backwards)? else { break };
             if other.properties.eq_properties.ordering_satisfy(order.to_vec())? {
                 return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(other) });
             }

@@ -19,6 +19,7 @@ use crate::{
         types,
     },
     provider::{
+        FirstRowsExec,
         columnar::{BorderRowsExec, ColumnarExec, ColumnarStats, MemoryExec},
         exec::ScanExec,
         pushdown::{Shape, with_commas},
@@ -171,6 +172,9 @@ impl Lines {
         self.out.push(format!("{indent}{}{actual}", cut(line.trim_end())));
         if !self.analyze && node.downcast_ref::<HashJoinExec>().is_some_and(joins::has_other) {
             self.out.push(format!("{}Without memory for it: SortMergeJoinExec", " ".repeat(depth * 6 + 4)));
+        }
+        if let Some(page) = node.downcast_ref::<FirstRowsExec>().filter(|_| self.analyze) {
+            self.out.push(format!("{}Read in key order: {} rows", " ".repeat(depth * 6 + 4), page.rows_tried()));
         }
         let hands_on =
             matches!(node.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");

@@ -31,7 +31,7 @@ use datafusion::{
     },
     physical_optimizer::{
         PhysicalOptimizerRule, ensure_requirements::EnsureRequirements, optimizer::PhysicalOptimizer,
-        projection_pushdown::ProjectionPushdown, sanity_checker::SanityCheckPlan,
+        projection_pushdown::ProjectionPushdown, pushdown_sort::PushdownSort, sanity_checker::SanityCheckPlan,
     },
     prelude::SessionConfig,
 };
@@ -137,6 +137,9 @@ fn make() -> SessionState {
         }
         if rule.name() == ProjectionPushdown::new().name() {
             physical.push(Arc::new(filter_projection::FilterProjection));
+        }
+        if rule.name() == PushdownSort::new().name() {
+            physical.push(Arc::new(crate::provider::FirstRows));
         }
         if rule.name() == AggregateStatistics.name() {
             physical.push(Arc::new(AggregateStatistics));

@@ -83,6 +83,8 @@ pub struct ColumnarExec {
     /// Decided when the first row is asked for: the rows to read by rows in place of the child; inner `None` to read
     /// the child.
     looked_up: Arc<OnceCell<Option<RowSet>>>,
+    /// Whether sorts above it stay: a node above looks for rows in order before this one runs.
+    stays: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -110,6 +112,7 @@ impl ColumnarExec {
             dynamic_filters,
             names,
             looked_up,
+            stays: false,
             properties,
             metrics,
         }
@@ -171,6 +174,32 @@ impl ColumnarExec {
     /// The plan that reads these of the rows, by rows.
     fn by_rows(&self, rows: RowSet) -> Result<Arc<dyn ExecutionPlan>> {
         node::over_leaf(&self.ordered, Arc::new(self.scan.narrowed(rows)?))
+    }
+
+    /// The same below sorts that stay.
+    pub(crate) fn staying(&self) -> Self {
+        Self { stays: true, ..self.clone() }
+    }
+
+    /// The same plan by rows over its first `rows` rows in an order, and the scan in it; `None` where rows are in no
+    /// such order, or come from a server.
+    pub(crate) fn first_rows(
+        &self,
+        order: &[PhysicalSortExpr],
+        rows: usize,
+    ) -> Result<Option<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)>> {
+        if self.streams.is_some() {
+            return Ok(None);
+        }
+        for backwards in [false, true] {
+            let Some(scan) = self.scan.in_key_order(backwards)? else { break };
+            let Some(scan) = scan.with_fetch(Some(rows)) else { break };
+            let plan = node::over_leaf(&self.ordered, Arc::clone(&scan))?;
+            if plan.properties().eq_properties.ordering_satisfy(order.to_vec())? {
+                return Ok(Some((plan, scan)));
+            }
+        }
+        Ok(None)
     }
 
     /// Filters that the nodes below evaluate.
@@ -255,6 +284,9 @@ impl ExecutionPlan for ColumnarExec {
     }
 
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        if self.stays {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         if self.ordered.properties().eq_properties.ordering_satisfy(order.to_vec())? {
             return Ok(SortOrderPushdownResult::Exact { inner: Arc::clone(&self.ordered) });
         }

@@ -2,6 +2,7 @@
 
 mod dirty;
 mod filters;
+mod first_rows;
 mod key_lookup;
 mod metadata_aggregates;
 mod neighbours;

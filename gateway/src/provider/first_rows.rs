@@ -1,0 +1,286 @@
+//! `… WHERE status = 'new' ORDER BY id LIMIT 10`: a page of rows in key order that pass a filter.
+//!
+//! A scan by row groups comes in no order, so that each of its partitions reads a whole row group before ten rows are
+//! known to be the first. Most pages fill from the first few hundred rows of the table. So the rule [`FirstRows`] puts a
+//! node above such a plan, which looks for its rows in a scan by rows first, in key order, of a bounded number of rows.
+//! If these do not fill the page, and there are more, the plan beneath runs as if nothing had been:
+//!
+//! ```text
+//! FirstRowsExec                 10 rows, among the first 128, then 2,048, in key order; else:
+//!   SortPreservingMergeExec       fetch=10
+//!     SortExec                      TopK
+//!       FilterExec                    status = 'new'
+//!         ColumnarExec
+//! ```
+//!
+//! The rule runs before DataFusion's that takes a sort away where a scan may come in its order: that would read all of
+//! the table row by row, where few rows pass. The plan that reads in key order is made of the other when it runs
+//! ([`Pipeline::by_rows`]): whatever happens to that plan happens to both. A LIMIT without ORDER BY goes the same way.
+
+use super::{columnar::ColumnarExec, node};
+use datafusion::{
+    common::{
+        Result,
+        config::ConfigOptions,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{PhysicalExpr, PhysicalSortExpr, expressions::Column},
+    physical_optimizer::PhysicalOptimizerRule,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+        PlanProperties, ReplaceChildrenOptions,
+        coalesce_partitions::CoalescePartitionsExec,
+        coop::CooperativeExec,
+        filter::FilterExec,
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
+        projection::ProjectionExec,
+        repartition::RepartitionExec,
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures::{StreamExt, TryStreamExt};
+use std::{fmt, sync::Arc};
+
+/// The most rows of a page that are looked for so.
+const PAGE_ROWS_MAX: usize = 256;
+/// The fewest rows that the first try reads.
+const FIRST_TRY_MIN: usize = 128;
+/// Rows that the first try reads for each row of the page.
+const FIRST_TRY_OF_ROW: usize = 8;
+/// The most rows that a try reads; fewer of many columns ([`VALUES_MAX`]).
+const ROWS_MAX: usize = 2_048;
+/// The most values that a try reads: about three milliseconds.
+const VALUES_MAX: usize = 8_192;
+/// A table of fewer than so many times the rows of a try is read as fast by row groups.
+const ROWS_OF_TABLE_MIN: u64 = 8;
+
+/// The rule.
+#[derive(Debug)]
+pub struct FirstRows;
+
+impl PhysicalOptimizerRule for FirstRows {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let changed = plan.transform_down(|node| {
+            let page = match Pipeline::of(&node) {
+                Some(pipeline) if pipeline.by_rows(first_try(pipeline.page))?.is_some() => pipeline.page,
+                _ => return Ok(Transformed::no(node)),
+            };
+            let staying = node.transform_down(|node| match node.downcast_ref::<ColumnarExec>() {
+                Some(columnar) => {
+                    let staying = Arc::new(columnar.staying()) as Arc<dyn ExecutionPlan>;
+                    Ok(Transformed::new(staying, true, TreeNodeRecursion::Jump))
+                }
+                None => Ok(Transformed::no(node)),
+            });
+            let wrapped = Arc::new(FirstRowsExec::new(staying?.data, page));
+            Ok(Transformed::new(wrapped as Arc<dyn ExecutionPlan>, true, TreeNodeRecursion::Jump))
+        });
+        Ok(changed?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "first_rows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn first_try(page: usize) -> usize {
+    (page * FIRST_TRY_OF_ROW).clamp(FIRST_TRY_MIN, ROWS_MAX)
+}
+
+/// A plan that gives the first rows of a scan that pass filters.
+struct Pipeline<'a> {
+    /// Filters and projections above a scan by row groups.
+    rows: &'a Arc<dyn ExecutionPlan>,
+    order: Vec<PhysicalSortExpr>,
+    /// How many rows are wanted.
+    page: usize,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The parts of a plan of one partition that has this form.
+    fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+        if plan.output_partitioning().partition_count() != 1 {
+            return None;
+        }
+        let merged = match plan.downcast_ref::<SortPreservingMergeExec>() {
+            Some(merge) => merge.input(),
+            None => plan,
+        };
+        let (rows, order) = match merged.downcast_ref::<SortExec>() {
+            Some(sort) => (sort.input(), sort.expr().to_vec()),
+            None => match plan.downcast_ref::<CoalescePartitionsExec>() {
+                Some(all) => (all.input(), Vec::new()),
+                None if plan.is::<FilterExec>() => (plan, Vec::new()),
+                None => return None,
+            },
+        };
+        let page = plan.fetch().filter(|page| (1..=PAGE_ROWS_MAX).contains(page))?;
+        Some(Self { rows, order, page })
+    }
+
+    /// The pipeline over the first `rows` rows in the order, and the scan of these; `None` where it cannot be made, or
+    /// gains nothing.
+    fn by_rows(&self, rows: usize) -> Result<Option<Tried>> {
+        by_rows(self.rows, self.order.clone(), rows)
+    }
+}
+
+/// A pipeline over rows in an order, and the scan beneath it, which counts what it reads.
+struct Tried {
+    plan: Arc<dyn ExecutionPlan>,
+    scan: Arc<dyn ExecutionPlan>,
+}
+
+fn by_rows(node: &Arc<dyn ExecutionPlan>, order: Vec<PhysicalSortExpr>, rows: usize) -> Result<Option<Tried>> {
+    if let Some(columnar) = node.downcast_ref::<ColumnarExec>() {
+        let columns = columnar.scan().schema().fields().len().max(1);
+        let rows = rows.min(VALUES_MAX / columns);
+        if rows == 0 || columnar.stats().rows_estimate() < rows as u64 * ROWS_OF_TABLE_MIN {
+            return Ok(None);
+        }
+        let tried = columnar.first_rows(&order, rows)?;
+        return Ok(tried.map(|(plan, scan)| Tried { plan, scan }));
+    }
+    let [child] = node.children()[..] else { return Ok(None) };
+    let dealt = node.downcast_ref::<RepartitionExec>();
+    let in_turn = dealt.is_some_and(|dealt| matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)));
+    if in_turn || node.is::<CooperativeExec>() {
+        return by_rows(child, order, rows);
+    }
+    let below = if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        let places: Option<Vec<usize>> = filter.projection().as_ref().map(|places| places.to_vec());
+        mapped(order, |at| match &places {
+            Some(places) => places.get(at).copied(),
+            None => Some(at),
+        })
+    } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        mapped(order, |at| Some(projection.expr().get(at)?.expr.downcast_ref::<Column>()?.index()))
+    } else {
+        None
+    };
+    let Some(order) = below else { return Ok(None) };
+    let schema = child.schema();
+    let named = |mut by: PhysicalSortExpr| {
+        if let Some(column) = by.expr.downcast_ref::<Column>() {
+            by.expr = Arc::new(Column::new(schema.field(column.index()).name(), column.index()));
+        }
+        by
+    };
+    let Some(tried) = by_rows(child, order.into_iter().map(named).collect(), rows)? else { return Ok(None) };
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    Ok(Some(Tried { plan: Arc::clone(node).replace_children(vec![tried.plan], options)?, ..tried }))
+}
+
+/// The order over the columns beneath a node; `None` where it is not one of columns of these.
+fn mapped(order: Vec<PhysicalSortExpr>, place: impl Fn(usize) -> Option<usize>) -> Option<Vec<PhysicalSortExpr>> {
+    let below = |by: PhysicalSortExpr| {
+        let column = by.expr.downcast_ref::<Column>()?;
+        let expr: Arc<dyn PhysicalExpr> = Arc::new(Column::new(column.name(), place(column.index())?));
+        Some(PhysicalSortExpr { expr, options: by.options })
+    };
+    order.into_iter().map(below).collect()
+}
+
+/// A page of rows: see the module.
+#[derive(Debug)]
+pub(crate) struct FirstRowsExec {
+    child: Arc<dyn ExecutionPlan>,
+    page: usize,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl FirstRowsExec {
+    fn new(child: Arc<dyn ExecutionPlan>, page: usize) -> Self {
+        let properties = Arc::clone(child.properties());
+        Self { child, page, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(child, self.page)
+    }
+
+    /// How many rows were read in key order, so far.
+    pub(crate) fn rows_tried(&self) -> usize {
+        self.metrics.clone_inner().sum_by_name(TRIED).map_or(0, |rows| rows.as_usize())
+    }
+}
+
+/// The metric of [`FirstRowsExec::rows_tried`].
+const TRIED: &str = "rows_tried";
+
+impl DisplayAs for FirstRowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FirstRowsExec: fetch={}, looked for in key order first", self.page)
+    }
+}
+
+impl ExecutionPlan for FirstRowsExec {
+    node::fields!("FirstRowsExec");
+    node::over_child!();
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        Some(self.page)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (child, page) = (Arc::clone(&self.child), self.page);
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let counted = MetricBuilder::new(&self.metrics).counter(TRIED, partition);
+        let schema = self.schema();
+        let rows = async move {
+            match page_of(&child, page, &counted, &context).await? {
+                Some(rows) => Ok(rows),
+                None => child.execute(partition, context),
+            }
+        };
+        let rows = futures::stream::once(rows).try_flatten();
+        let rows = rows.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+/// The page, if a few rows in key order fill it or are all that there are.
+async fn page_of(
+    plan: &Arc<dyn ExecutionPlan>,
+    page: usize,
+    counted: &Count,
+    context: &Arc<TaskContext>,
+) -> Result<Option<SendableRecordBatchStream>> {
+    let Some(pipeline) = Pipeline::of(plan) else { return Ok(None) };
+    for rows in [first_try(page), ROWS_MAX] {
+        let Some(Tried { plan: tried, scan }) = pipeline.by_rows(rows)? else { return Ok(None) };
+        let asked = scan.fetch().unwrap_or(rows);
+        let (mut batches, mut found) = (Vec::new(), 0);
+        let mut stream = tried.execute(0, Arc::clone(context))?;
+        while found < page
+            && let Some(batch) = stream.try_next().await?
+        {
+            let batch = batch.slice(0, batch.num_rows().min(page - found));
+            found += batch.num_rows();
+            batches.push(batch);
+        }
+        drop(stream);
+        let read = scan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(asked);
+        counted.add(read);
+        if found == page || read < asked {
+            let rows = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
+            return Ok(Some(Box::pin(RecordBatchStreamAdapter::new(plan.schema(), rows))));
+        }
+        if asked < rows || rows == ROWS_MAX {
+            // The next try would read no more.
+            break;
+        }
+    }
+    Ok(None)
+}
