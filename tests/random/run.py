@@ -4,11 +4,11 @@
     pip install 'psycopg[binary]'
     tests/random/run.py --keyspan 'host=127.0.0.1 port=5432 user=keyspan password=…' --postgres '…' [--seeds 0:5000]
 
-Two tables of every common type, with keys, with and without NULLs, are made in a database of its own on both servers.
-Each seed makes one query out of the templates below: joins, LATERAL, subqueries that name the query around, groups and
-grouping sets, windows, DISTINCT, set operations, recursion, FOR UPDATE, casts between all types, with constants and
-with parameters; or a statement that writes, in a transaction that is rolled back when the tables that it left were
-read. What PostgreSQL answers is right: types and names of columns, rows, and their order where ORDER BY says it. What
+Two tables of every common type, with and without NULLs, and two whose keys have several parts are made in a database
+of its own on both servers. Each seed makes one query out of the templates below: joins, LATERAL, subqueries that name
+the query around, groups and grouping sets, windows, DISTINCT, set operations, recursion, FOR UPDATE, casts between all
+types, with constants and with parameters; a query of parts of keys, whose conditions become ranges; or a statement that
+writes, in a transaction that is rolled back when the tables that it left were read. What PostgreSQL answers is right: types and names of columns, rows, and their order where ORDER BY says it. What
 differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
 (`varchar` counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
 
@@ -38,12 +38,21 @@ TABLES = {
     "t2": dict(id="bigint", t="int", a="int", c="text", d="varchar", n="numeric", f="float8", g="timestamp",
                i="boolean"),
 }
+# Tables whose keys have several parts, which conditions and orders name.
+KEYED = {
+    "t3": dict(c="text", h="date", s="smallint", n="numeric", a="int", d="text"),
+    "t4": dict(z="timestamptz", b="bigint", i="boolean", c="varchar", a="int", f="float8"),
+}
+PRIMARY_KEYS = {"t3": ["c", "h", "s"], "t4": ["z", "b", "i"]}
 DEFINITIONS = [
     "CREATE TABLE t1 (id int PRIMARY KEY, a int, b bigint NOT NULL, s smallint, c text, d text NOT NULL, e numeric,"
     " n numeric(10,2) NOT NULL, f float8, g timestamp, h date NOT NULL, z timestamptz, i boolean, k boolean NOT NULL,"
     " v varchar(5), iv interval, j jsonb, l int[])",
     "CREATE TABLE t2 (id bigint PRIMARY KEY, t int NOT NULL, a int NOT NULL, c text NOT NULL, d varchar(10),"
     " n numeric(8,3), f float8 NOT NULL, g timestamp NOT NULL, i boolean)",
+    "CREATE TABLE t3 (c text, h date, s smallint, n numeric, a int, d text NOT NULL, PRIMARY KEY (c, h, s))",
+    "CREATE TABLE t4 (z timestamptz, b bigint, i boolean, c varchar(6), a int NOT NULL, f float8,"
+    " PRIMARY KEY (z, b, i))",
 ]
 WORDS = ["a", "b", "ab", "Abc", "x y", "", "10", "2", "zz", "é", "a'b"]
 TYPES = ["int", "bigint", "text", "numeric", "float8", "boolean", "date", "timestamp"]
@@ -297,6 +306,39 @@ LATERALS = [
     ),
     ("jsonb_to_record(jsonb_build_object('m', {int}, 'q', {text})) y(m int, q text)", {"m": "int", "q": "text"}),
 ]
+# Conditions of a part of a key, by its type; `{key}` is the part, `{=}` a constant of its type.
+OF_KEYS = """
+    {key} = {=}; {key} = {=}; {key} in ({=}, {=}); {key} not in ({=}, {=}); {key} <> {=}; {key} < {=}; {key} >= {=};
+    {key} > {=} and {key} <= {=}; {key} between {=} and {=}; not ({key} = {=}); not ({key} < {=} or {key} > {=});
+    {key} = any (array[{=}, {=}]); {key} is distinct from {=}; {key} is not null; {key} is null; {=} < {key};
+    coalesce({key}, {=}) = {=}; ({key} = {=}) is not true; ({key} > {=}) = true; {key} not between {=} and {=};
+    {key} = {=} or {key} > {=}; nullif({key}, {=}) is null; {key} = (select {=}); {key} >= all (array[{=}, {=}]);
+    case when {key} > {=} then {key} = {=} else {key} < {=} end; {key} between symmetric {=} and {=};
+    {key} in (select {=}); ({key} < {=}) <> ({key} > {=}); greatest({key}, {=}) = {key}; {key} <> all (array[{=}])
+    """
+OF_TEXT_KEYS = """
+    {key} like 'a%'; {key} like 'a_%'; {key} not like 'a%'; starts_with({key}, {=}); {key} || '' = {=}; {key} ~ '^a';
+    {key} ^@ 'ab'; lower({key}) = {=}; {key} ilike 'A%'; {key} similar to '(a|b)%'; left({key}, 1) = {=};
+    substr({key}, 1, 1) = 'a'; {key} like {=} || '%'; {key} > {=} and {key} < {=} || 'z'; {key} like '%b'; {key} ~~ 'é%'
+    """
+OF_DATE_KEYS = """
+    {key} >= timestamp '2024-01-02 00:00'; {key} < timestamp '2024-01-02 10:00'; date_trunc('month', {key}) = {=};
+    extract(year from {key}) = 2024; {key} + 1 > {=}; {key} - {=} < 2; {key} > '2024-01-01'; {key}::text > '2024-01-02';
+    {key} between {=} and {=} + interval '1 day'; {key} >= timestamptz '2024-01-02 03:00+02'; {key} = '2024-01-02';
+    date_part('month', {key}) = 1; {key} <= 'infinity'; to_char({key}, 'MM') = '01'; {key} > {=} - interval '36 hours'
+    """
+OF_NUMBER_KEYS = """
+    {key} > 1.5; {key} = 2.0; {key} < 2.5::float8; {key} + 1 > {=}; {key} % 2 = 0; -{key} < {=}; {key} > -100000;
+    {key} < 3000000000; {key} = '2'; {key} between 0.5 and {=}; {key}::text = '2'; {key} * 2 = {=}; {key} in (1, 2.0);
+    abs({key}) = {=}; {key} >= -32769; {key} < 1e30; {key} = 1.25
+    """
+OF_TIME_KEYS = """
+    {key} >= '2024-01-02'; {key} < timestamp '2024-01-02 10:00'; date_trunc('day', {key}) = timestamptz '2024-01-02 UTC';
+    {key} > {=} - interval '1 hour'; {key}::date = date '2024-01-02'; {key} between {=} and {=} + interval '1 day';
+    {key} = '2024-01-03 12:00+00'; {key} at time zone 'UTC' > timestamp '2024-01-02'; {key} < date '2024-01-03';
+    extract(day from {key}) = 2; {key} <= now(); {key} > '-infinity'
+    """
+OF_BOOLEAN_KEYS = "{key}; not {key}; {key} is true; {key} is not false; {key} = {=}; {key} is unknown; {key} > {=}"
 JOINS = ["join", "left join", "join", "right join", "full join"]
 KEYS = ["x.id = y.id", "x.a = y.a", "x.c = y.c", "x.id = y.a"]
 
@@ -309,6 +351,12 @@ EXPRESSIONS = {kind: alternatives(templates) for kind, templates in EXPRESSIONS.
 OF_ANY_TYPE, AGGREGATES, OVER_GROUPS = map(alternatives, (OF_ANY_TYPE, AGGREGATES, OVER_GROUPS))
 WINDOWS, ORDERED_WINDOWS = map(alternatives, (WINDOWS, ORDERED_WINDOWS))
 CONDITIONS, SCALARS = map(alternatives, (CONDITIONS, SCALARS))
+OF_KEYS = alternatives(OF_KEYS)
+OF_KEYS_OF = {
+    "text": alternatives(OF_TEXT_KEYS), "date": alternatives(OF_DATE_KEYS), "smallint": alternatives(OF_NUMBER_KEYS),
+    "bigint": alternatives(OF_NUMBER_KEYS), "timestamptz": alternatives(OF_TIME_KEYS),
+    "boolean": alternatives(OF_BOOLEAN_KEYS),
+}
 
 
 class Maker:
@@ -470,6 +518,98 @@ class Maker:
         compared = self.one(["is not null", "is null"])
         return f"(select {aggregate}{rest}{self.one(['', '', ' having count(*) > 1'])}) {compared}"
 
+    def key_condition(self, alias, table):
+        """A condition of parts of a table's key."""
+        parts = [(f"{alias}.{name}", KEYED[table][name]) for name in PRIMARY_KEYS[table]]
+        if self.chance(0.2):
+            some = parts[self.random.randint(0, 1) :][: self.random.randint(2, 3)]
+            names, kinds = zip(*some)
+            row = lambda: "(" + ", ".join(self.constant(kind) for kind in kinds) + ")"  # noqa: E731
+            left = f"({', '.join(names)})"
+            return self.one(
+                [
+                    f"{left} {self.one(['>', '>=', '<', '<=', '=', '<>'])} {row()}",
+                    f"{left} in ({row()}, {row()}, {row()})",
+                    f"{left} {self.one(['>', '>='])} {row()} and {left} {self.one(['<', '<='])} {row()}",
+                    " or ".join("(" + " and ".join(f"{n} = {self.constant(k)}" for n, k in some) + ")" for _ in "ab"),
+                ]
+            )
+        name, kind = self.one(parts)
+        template = self.one(OF_KEYS_OF[kind] if self.chance(0.35) else OF_KEYS)
+        return re.sub(r"\{(key|=)\}", lambda found: name if found[1] == "key" else self.constant(kind), template)
+
+    def key_conditions(self, alias, table, least=0):
+        """Several of them, as a condition."""
+        chosen = [f"({self.key_condition(alias, table)})" for _ in range(self.random.randint(least, 3))]
+        if len(chosen) > 1 and self.chance(0.3):
+            chosen = [f"({' or '.join(chosen)})"] + [f"({self.key_condition(alias, table)})"] * self.chance(0.5)
+        if self.chance(0.15):
+            chosen.append(f"({self.expression('boolean', 1)})")
+        return " and ".join(chosen)
+
+    def keyed(self):
+        """A query of a table whose key has several parts: conditions, orders, groups and joins of the parts."""
+        table = self.one(list(KEYED))
+        self.scope = {"x": KEYED[table]}
+        where = self.key_conditions("x", table)
+        where = f" where {where}" if where else ""
+        key = [f"x.{name}" for name in PRIMARY_KEYS[table]]
+        prefix = key[: self.random.randint(1, 2)]
+        form = self.random.randrange(9)
+        if form <= 2:
+            way = self.one(["", " desc"])
+            order = ", ".join(part + (way if self.chance(0.85) else " desc") for part in key)
+            items = [self.expression(self.kind(), self.random.randint(0, 1)) for _ in range(2)]
+            shown = self.one([", ".join(key), ", ".join(items), f"{key[0]}, {items[0]}"])
+            window = self.one(["", f", row_number() over (order by {order})", f", lag({key[-1]}) over (order by {order})"])
+            limit = self.one(["", f" limit {self.random.randint(0, 6)}", " limit 3 offset 2", " offset 4"])
+            return f"select {shown}{window} from {table} x{where} order by {order}{limit}"
+        if form <= 4:
+            aggregate = self.filled(self.one(AGGREGATES), 1)
+            extreme = self.one([f"min({key[0]})", f"max({key[-2]})", f"count(distinct {key[1]})", "count(*)", aggregate])
+            if "bool" in KEYED[table][key[-1][2:]] and extreme == f"max({key[-1]})":
+                extreme = "count(*)"
+            if self.chance(0.35):
+                return f"select {extreme}, count(*) from {table} x{where}"
+            having = self.one(["", "", " having count(*) > 1"])
+            order = self.one(["", f" order by {', '.join(prefix)}", f" order by 1{', 2' * (len(prefix) - 1)}"])
+            limit = " limit 3" if order and self.chance(0.4) else ""
+            listed = ", ".join(prefix)
+            return f"select {listed}, {extreme} from {table} x{where} group by {listed}{having}{order}{limit}"
+        if form == 5:
+            listed = ", ".join(prefix if self.chance(0.7) else key[1:])
+            order = f" order by {listed}" if self.chance(0.6) else ""
+            limit = " limit 3" if order and self.chance(0.5) else ""
+            return f"select distinct {listed} from {table} x{where}{order}{limit}"
+        if form == 6:
+            listed = ", ".join(prefix)
+            rest = ", ".join(part + self.one(["", " desc"]) for part in key[len(prefix) :])
+            value = self.expression(self.kind(), 0)
+            return f"select distinct on ({listed}) {listed}, {value} from {table} x{where} order by {listed}, {rest}"
+        if form == 7:
+            self.scope["y"] = KEYED[table]
+            on = " and ".join(f"{part} = y.{part[2:]}" for part in self.one([prefix, key, key[1:], key[:1]]))
+            further = self.key_conditions("y", table)
+            on += f" and {further}" if further and self.chance(0.5) else ""
+            shown = self.one([", ".join(key), "count(*), min(y.a)", f"{key[0]}, y.a, {self.expression('text', 1)}"])
+            return f"select {shown} from {table} x {self.one(JOINS[:4])} {table} y on {on}{where}"
+        other = self.one([name for name in KEYED if name != table])
+        self.scope = {"x": KEYED[table], "y": KEYED[other]}
+        on = "x.a = y.a" if self.chance(0.6) else "x.c = y.c"
+        further = self.key_conditions("y", other, 1)
+        exists = f"{self.one(['', 'not '])}exists (select 1 from {other} y where {on} and {further})"
+        self.scope = {"x": KEYED[table]}
+        return f"select {', '.join(key)} from {table} x where {exists}" + where.replace(" where ", " and ")
+
+    def keyed_write(self):
+        """A statement that changes or deletes rows by their keys."""
+        table = self.one(list(KEYED))
+        self.scope = {"x": KEYED[table]}
+        where = self.key_conditions("x", table, 1)
+        if self.chance(0.4):
+            return f"delete from {table} as x where {where}"
+        return f"update {table} as x set a = {self.one(['x.a + 1', '7'])}, c = {'x.c' if table == 't3' else 'left(x.c, 1)'} where {where}"
+
     def where(self, before=""):
         """WHERE, or AND where there is one `before`."""
         if self.chance(0.45):
@@ -603,15 +743,121 @@ class Maker:
         when += [f"when not matched then {insert}"] if self.chance(0.7) else []
         return f"merge into {target} as x using {other} y on x.id = y.id {' '.join(when)}"
 
+    def everyday(self):
+        """Shapes that are written by hand: names and places in ORDER BY and GROUP BY, several WITH, unions in FROM."""
+        form = self.random.randrange(8)
+        table = self.one(list(TABLES))
+        self.scope = {"x": TABLES[table]}
+        first, second = self.one(["int", "bigint", "numeric"]), self.one(["text", "date", "boolean"])
+        if form == 0:
+            items = f"{self.expression(first, 1)} as p, {self.expression(second, 1)} as q"
+            order = ", ".join([self.one(["p", "q desc", self.expression("int", 1), "q nulls first", "1 desc"]), "x.id"])
+            limit = self.one(["", f" limit {self.random.randint(1, 9)}", " limit 5 offset 3"])
+            return f"select {items}, x.id from {table} x{self.where()} order by {order}{limit}"
+        if form == 1:
+            # A name of a column would be that column.
+            items = f"{self.column_expression(first)} as p, {self.column_expression(second)} as q"
+            by = self.one(["1, 2", "p, q", "2, p", "q, 1"])
+            order = self.one(["", " order by 1, 2", " order by q, p", " order by count(*), 1, 2"])
+            aggregate = self.filled(self.one(AGGREGATES), 1)
+            return f"select {items}, count(*), {aggregate} from {table} x{self.where()} group by {by}{order}"
+        if form == 2:
+            a, b = self.random.sample([f"x.{name}" for name in TABLES[table] if name not in ("j", "l")], 2)
+            sets = self.one([f"({a}, {b}), ({a}), ()", f"({a}), ({b})", f"rollup({a}, {b})", f"({b}, {a}), ({b})"])
+            aggregate = self.one(["count(*)", "sum(x.id)", "max(x.c)", f"count({b})"])
+            having = self.one(["", " having count(*) > 1", f" having grouping({a}) = 0"])
+            items = f"{a}, {b}, grouping({a}, {b}), {aggregate}"
+            return f"select {items} from {table} x{self.where()} group by grouping sets({sets}){having} order by 1, 2, 3"
+        if form == 3:
+            word = self.one(["union all", "union all", "union"])
+            parts = f" {word} ".join(
+                f"select {n} as n, w.id, w.a, w.c, w.i from {w} w{self.one(['', ' where w.a > 0'])}"
+                for n, w in enumerate(self.random.sample(list(TABLES) * 2, self.random.randint(2, 3)))
+            )
+            self.scope = {"x": dict(n="int", id="bigint", a="int", c="text", i="boolean")}
+            shown = self.one(["x.*", "count(*), sum(x.a), max(x.c)", f"x.n, x.id, {self.expression('text', 1)}"])
+            order = "" if "count" in shown else self.one(["", " order by x.n, x.id limit 4", " order by x.id desc, x.n"])
+            return f"select {shown} from ({parts}) x{self.where()}{order}"
+        if form == 4:
+            how = self.one(["", "", " materialized", " not materialized"])
+            inner = f"select x.id, x.a, {self.expression('text', 1)} as q from {table} x{self.where()}"
+            again = "select s.a, count(*) as n, min(s.q) as q from s group by s.a"
+            self.scope = {"x": dict(id="int", a="int", q="text"), "y": dict(a="int", n="bigint", q="text")}
+            last = self.one(
+                [
+                    f"select x.id, y.n, {self.expression('text', 1)} from s x {self.one(JOINS)} r y on x.a = y.a",
+                    "select s.id, (select max(r.n) from r where r.a <= s.a) from s",
+                    "select a, n from r except select a, 1 from s",
+                    "select * from r where n = (select max(n) from r)",
+                ]
+            )
+            return f"with s as{how} ({inner}), r as ({again}) {last}"
+        if form == 5:
+            kind = self.one(["natural join", "natural left join", "cross join"])
+            left = f"(select id, a, c from {table}{self.one(['', ' where a > 0'])}) x"
+            right = f"(select id, {self.one(['t', 'a', 'a as b'])} from t2) y"
+            self.scope = {"x": dict(id="int", a="int", c="text")}
+            return f"select * from {left} {kind} {right}{self.where()}"
+        if form == 6:
+            number = self.random.randint(1, 4)
+            windows = f"row_number() over (partition by {self.expression(second, 0)} order by {self.expression(first, 0)}, x.id) as r"
+            inner = f"select x.id, x.a, x.c, {windows} from {table} x{self.where()}"
+            return f"select y.* from ({inner}) y where y.r {self.one(['=', '<=', '<'])} {number} order by y.id"
+        self.scope = {"x": TABLES[table]}
+        series = "generate_series(date '2024-01-01', date '2024-01-08', interval '1 day') d(d)"
+        on = self.one(["x.g::date = d.d::date", "date_trunc('day', x.g) = d.d", "x.g >= d.d and x.g < d.d + interval '1 day'"])
+        return f"select d.d::date, count(x.id), coalesce(sum(x.a), 0) from {series} left join {table} x on {on} group by d.d order by d.d"
+
+    def column_expression(self, kind):
+        """An expression of a type that reads a column."""
+        while not re.search(r"\bx\.", text := self.expression(kind, 1)):
+            pass
+        return text
+
+    def session(self):
+        """Several statements that see each other: temporary tables, views, cursors, savepoints."""
+        form = self.random.randrange(4)
+        inner, columns = Maker(self.random.random()).select(1, named=True)
+        self.scope = {"x": columns}
+        again = f"select {self.expression(self.kind(), 1)}, count(*) over () from made x{self.where()}"
+        if form == 0:
+            made = f"create temporary table made as {inner}"
+            return ["begin", made, again, "select count(*) from made", "rollback"]
+        if form == 1:
+            return ["begin", f"create view made as {inner}", again, "select count(*) from made", "rollback"]
+        if form == 2:
+            ordered = self.keyed() if self.chance(0.5) else f"select * from {self.one(list(TABLES))} order by 1"
+            while " order by" not in outermost(ordered) or self.sent:
+                self.sent = None
+                ordered = self.keyed()
+            scroll = self.one(["", "scroll "])
+            moves = ["fetch 3 from c", "fetch c", "fetch forward 4 from c", "move 2 from c", "fetch all from c"]
+            moves += ["fetch -2 from c", "fetch first from c", "fetch absolute 3 from c", "fetch relative -1 from c"] * bool(scroll)
+            chosen = [self.one(moves) for _ in range(4)]
+            return ["begin", f"declare c {scroll}cursor for {ordered}", *chosen, "close c", "rollback"]
+        tables = [f"select * from {table} order by 1" for table in TABLES]
+        writes = [self.write() for _ in range(3)]
+        back = self.one(["rollback to a", "release a", "rollback to savepoint a"])
+        return ["begin", writes[0], "savepoint a", writes[1], back, writes[2], *tables, "rollback"]
+
     def statements(self):
         """What is run one after the other, each with what is sent with it."""
+        if self.chance(0.05):
+            return [(text, []) for text in self.session()]
         self.sent = [] if self.chance(0.3) else None
+        if self.chance(0.03):
+            tables = [(f"select * from {table} order by 1, 2, 3", []) for table in KEYED]
+            return [("begin", []), (self.keyed_write(), self.sent or []), *tables, ("rollback", [])]
         if self.chance(0.15):
             tables = [(f"select * from {table} order by 1", []) for table in TABLES]
             return [("begin", []), (self.write(), self.sent or []), *tables, ("rollback", [])]
         return [(self.query(), self.sent or [])]
 
     def query(self):
+        if self.chance(0.2):
+            return self.keyed()
+        if self.chance(0.2):
+            return self.everyday()
         if self.chance(0.12):
             return self.united()
         if self.chance(0.09):
@@ -682,13 +928,34 @@ def rows():
         ]
 
 
+def keyed_rows():
+    """The rows of the tables whose keys have several parts."""
+    chosen = random.Random(8)
+    for word in ("", "a", "ab", "abc", "b", "ba", "é", "a'b", "B"):
+        for day in range(1, 5):
+            for number in (-3, 0, 1, 2, 4):
+                if chosen.random() < 0.5:
+                    n = chosen.choice(["null", "1.5", "2.50", "-3"])
+                    a = chosen.choice(["null", "1", "2", "6"])
+                    word_sql = word.replace("'", "''")
+                    yield "t3", [f"'{word_sql}'", f"'2024-0{chosen.randint(1, 2)}-0{day}'", str(number), n, a, "'ab'"]
+    for hour in range(0, 96, 9):
+        for number in (-1, 0, 2, 7, 12):
+            for flag in ("true", "false"):
+                if chosen.random() < 0.5:
+                    time = f"timestamptz '2024-01-01 00:00+00' + interval '{hour} hours'"
+                    c = chosen.choice(["null", "'a'", "'ab'", "''", "'zz'"])
+                    yield "t4", [time, str(number), flag, c, str(chosen.randint(0, 6)), str(chosen.randint(0, 9) / 4)]
+
+
 class Server:
     """One session in a database made anew. `run` gives ("rows", types, names, rows) or ("error", SQLSTATE, message)."""
 
     def __init__(self, address, maintenance):
         self.address = sessions.remake(address, maintenance, DATABASE)
         self.begin()
-        for text in DEFINITIONS + [f"INSERT INTO {table} VALUES ({', '.join(values)})" for table, values in rows()]:
+        filled = [f"INSERT INTO {table} VALUES ({', '.join(row)})" for table, row in [*rows(), *keyed_rows()]]
+        for text in DEFINITIONS + filled:
             answer = self.run(text)
             if answer[0] == "error":
                 sys.exit(f"{address}: {text}: {answer[2]}")
@@ -735,7 +1002,7 @@ def is_same(ours, theirs, type, is_any_of_equals):
 
 
 def in_order(rows):
-    return sorted(rows, key=lambda row: [sort_key(value) for value in row])
+    return sorted(rows, key=lambda row: ([sort_key(value) for value in row], [value or "" for value in row]))
 
 
 def sort_key(value):
@@ -766,7 +1033,7 @@ def judged(query, ours, theirs):
         return "other columns"
     if len(ours[3]) != len(theirs[3]):
         return "other rows"
-    is_ordered = " order by 1" in outermost(query)
+    is_ordered = " order by" in outermost(query)
     is_any_of_equals = any(word in query for word in ("distinct", "group by", "union", "intersect", "except"))
 
     def alike(left, right):
