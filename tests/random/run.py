@@ -8,8 +8,9 @@ Two tables of every common type, with and without NULLs, and two whose keys have
 of its own on both servers. Each seed makes one query out of the templates below: joins, LATERAL, subqueries that name
 the query around, groups and grouping sets, windows, DISTINCT, set operations, recursion, FOR UPDATE, casts between all
 types, with constants and with parameters; a query of parts of keys, whose conditions become ranges; or a statement that
-writes, in a transaction that is rolled back when the tables that it left were read. What PostgreSQL answers is right: types and names of columns, rows, and their order where ORDER BY says it. What
-differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
+writes, in a transaction that is rolled back when the tables that it left were read; or several statements with cursors,
+savepoints, views and temporary tables. What PostgreSQL answers is right: types and names of columns, rows, and their
+order where ORDER BY says it. What differs is printed with its seed, an error of Keyspan alone too, and XX000 always.
 (`varchar` counts as `text`: of a CASE or a coalesce of both PostgreSQL says the one and Keyspan the other.)
 
 The exit code is 1 if anything was printed.
@@ -319,7 +320,8 @@ OF_KEYS = """
 OF_TEXT_KEYS = """
     {key} like 'a%'; {key} like 'a_%'; {key} not like 'a%'; starts_with({key}, {=}); {key} || '' = {=}; {key} ~ '^a';
     {key} ^@ 'ab'; lower({key}) = {=}; {key} ilike 'A%'; {key} similar to '(a|b)%'; left({key}, 1) = {=};
-    substr({key}, 1, 1) = 'a'; {key} like {=} || '%'; {key} > {=} and {key} < {=} || 'z'; {key} like '%b'; {key} ~~ 'é%'
+    substr({key}, 1, 1) = 'a'; {key} like {=} || '%'; {key} > {=} and {key} < {=} || 'z'; {key} like '%b';
+    {key} ~~ 'é%'
     """
 OF_DATE_KEYS = """
     {key} >= timestamp '2024-01-02 00:00'; {key} < timestamp '2024-01-02 10:00'; date_trunc('month', {key}) = {=};
@@ -333,7 +335,8 @@ OF_NUMBER_KEYS = """
     abs({key}) = {=}; {key} >= -32769; {key} < 1e30; {key} = 1.25
     """
 OF_TIME_KEYS = """
-    {key} >= '2024-01-02'; {key} < timestamp '2024-01-02 10:00'; date_trunc('day', {key}) = timestamptz '2024-01-02 UTC';
+    {key} >= '2024-01-02'; {key} < timestamp '2024-01-02 10:00';
+    date_trunc('day', {key}) = timestamptz '2024-01-02 UTC';
     {key} > {=} - interval '1 hour'; {key}::date = date '2024-01-02'; {key} between {=} and {=} + interval '1 day';
     {key} = '2024-01-03 12:00+00'; {key} at time zone 'UTC' > timestamp '2024-01-02'; {key} < date '2024-01-03';
     extract(day from {key}) = 2; {key} <= now(); {key} > '-infinity'
@@ -561,14 +564,14 @@ class Maker:
             order = ", ".join(part + (way if self.chance(0.85) else " desc") for part in key)
             items = [self.expression(self.kind(), self.random.randint(0, 1)) for _ in range(2)]
             shown = self.one([", ".join(key), ", ".join(items), f"{key[0]}, {items[0]}"])
-            window = self.one(["", f", row_number() over (order by {order})", f", lag({key[-1]}) over (order by {order})"])
+            number, before = (f", {call} over (order by {order})" for call in ("row_number()", f"lag({key[-1]})"))
+            window = self.one(["", number, before])
             limit = self.one(["", f" limit {self.random.randint(0, 6)}", " limit 3 offset 2", " offset 4"])
             return f"select {shown}{window} from {table} x{where} order by {order}{limit}"
         if form <= 4:
             aggregate = self.filled(self.one(AGGREGATES), 1)
-            extreme = self.one([f"min({key[0]})", f"max({key[-2]})", f"count(distinct {key[1]})", "count(*)", aggregate])
-            if "bool" in KEYED[table][key[-1][2:]] and extreme == f"max({key[-1]})":
-                extreme = "count(*)"
+            of_parts = [f"min({key[0]})", f"max({key[-2]})", f"count(distinct {key[1]})", "count(*)"]
+            extreme = self.one([*of_parts, aggregate])
             if self.chance(0.35):
                 return f"select {extreme}, count(*) from {table} x{where}"
             having = self.one(["", "", " having count(*) > 1"])
@@ -608,7 +611,8 @@ class Maker:
         where = self.key_conditions("x", table, 1)
         if self.chance(0.4):
             return f"delete from {table} as x where {where}"
-        return f"update {table} as x set a = {self.one(['x.a + 1', '7'])}, c = {'x.c' if table == 't3' else 'left(x.c, 1)'} where {where}"
+        text = "x.c" if table == "t3" else "left(x.c, 1)"
+        return f"update {table} as x set a = {self.one(['x.a + 1', '7'])}, c = {text} where {where}"
 
     def where(self, before=""):
         """WHERE, or AND where there is one `before`."""
@@ -767,7 +771,8 @@ class Maker:
             aggregate = self.one(["count(*)", "sum(x.id)", "max(x.c)", f"count({b})"])
             having = self.one(["", " having count(*) > 1", f" having grouping({a}) = 0"])
             items = f"{a}, {b}, grouping({a}, {b}), {aggregate}"
-            return f"select {items} from {table} x{self.where()} group by grouping sets({sets}){having} order by 1, 2, 3"
+            rows = f"from {table} x{self.where()}"
+            return f"select {items} {rows} group by grouping sets({sets}){having} order by 1, 2, 3"
         if form == 3:
             word = self.one(["union all", "union all", "union"])
             parts = f" {word} ".join(
@@ -776,7 +781,8 @@ class Maker:
             )
             self.scope = {"x": dict(n="int", id="bigint", a="int", c="text", i="boolean")}
             shown = self.one(["x.*", "count(*), sum(x.a), max(x.c)", f"x.n, x.id, {self.expression('text', 1)}"])
-            order = "" if "count" in shown else self.one(["", " order by x.n, x.id limit 4", " order by x.id desc, x.n"])
+            orders = ["", " order by x.n, x.id limit 4", " order by x.id desc, x.n"]
+            order = "" if "count" in shown else self.one(orders)
             return f"select {shown} from ({parts}) x{self.where()}{order}"
         if form == 4:
             how = self.one(["", "", " materialized", " not materialized"])
@@ -800,13 +806,15 @@ class Maker:
             return f"select * from {left} {kind} {right}{self.where()}"
         if form == 6:
             number = self.random.randint(1, 4)
-            windows = f"row_number() over (partition by {self.expression(second, 0)} order by {self.expression(first, 0)}, x.id) as r"
-            inner = f"select x.id, x.a, x.c, {windows} from {table} x{self.where()}"
+            window = f"partition by {self.expression(second, 0)} order by {self.expression(first, 0)}, x.id"
+            inner = f"select x.id, x.a, x.c, row_number() over ({window}) as r from {table} x{self.where()}"
             return f"select y.* from ({inner}) y where y.r {self.one(['=', '<=', '<'])} {number} order by y.id"
         self.scope = {"x": TABLES[table]}
         series = "generate_series(date '2024-01-01', date '2024-01-08', interval '1 day') d(d)"
-        on = self.one(["x.g::date = d.d::date", "date_trunc('day', x.g) = d.d", "x.g >= d.d and x.g < d.d + interval '1 day'"])
-        return f"select d.d::date, count(x.id), coalesce(sum(x.a), 0) from {series} left join {table} x on {on} group by d.d order by d.d"
+        within = "x.g >= d.d and x.g < d.d + interval '1 day'"
+        on = self.one(["x.g::date = d.d::date", "date_trunc('day', x.g) = d.d", within])
+        rows = f"{series} left join {table} x on {on}"
+        return f"select d.d::date, count(x.id), coalesce(sum(x.a), 0) from {rows} group by d.d order by d.d"
 
     def column_expression(self, kind):
         """An expression of a type that reads a column."""
@@ -832,7 +840,8 @@ class Maker:
                 ordered = self.keyed()
             scroll = self.one(["", "scroll "])
             moves = ["fetch 3 from c", "fetch c", "fetch forward 4 from c", "move 2 from c", "fetch all from c"]
-            moves += ["fetch -2 from c", "fetch first from c", "fetch absolute 3 from c", "fetch relative -1 from c"] * bool(scroll)
+            if scroll:
+                moves += [f"fetch {to} from c" for to in ("-2", "first", "absolute 3", "relative -1", "prior", "last")]
             chosen = [self.one(moves) for _ in range(4)]
             return ["begin", f"declare c {scroll}cursor for {ordered}", *chosen, "close c", "rollback"]
         tables = [f"select * from {table} order by 1" for table in TABLES]
