@@ -16,6 +16,7 @@ use crate::{
         target::{Place, Target, TargetColumn, marker},
     },
     pg::{
+        codec::parse,
         error::{Result, SqlError, SqlState},
         ident::quoted,
         types,
@@ -255,8 +256,13 @@ fn cells(target: &Target, (of, at): (&Named, usize), value: Expr, parameters: &m
     let assignment = Assignment::of(target, &quoted(of.name()), at, value).ok()?;
     let operands = assignment.blind_items()?.map(|(item, kind)| {
         let operand = assigned(shape::given(item)?, kind, parameters)?;
-        // A key that is NULL is an error of the general way.
-        (kind != SqlType::Text || operand != Operand::Literal(ScalarValue::Null)).then_some(operand)
+        // A key that is NULL is an error of the general way, and a text that is no document one that comes before others.
+        let serves = match (&operand, kind) {
+            (Operand::Literal(ScalarValue::Null), SqlType::Text) => false,
+            (Operand::Literal(ScalarValue::Utf8(Some(text))), SqlType::Jsonb) => parse::jsonb(text).is_ok(),
+            _ => true,
+        };
+        serves.then_some(operand)
     });
     let operands = operands.collect::<Option<_>>()?;
     Some(New::Cells(assignment, operands))

@@ -3,10 +3,11 @@
 //! A scan by row groups comes in no order, so that each of its partitions reads a whole row group before ten rows are
 //! known to be the first. Most pages fill from the first few hundred rows of the table. So the rule [`FirstRows`] puts a
 //! node above such a plan, which looks for its rows in a scan by rows first, in key order, of a bounded number of rows.
-//! If these do not fill the page, and there are more, the plan beneath runs as if nothing had been:
+//! If these do not fill the page, how many pass tells among how many rows it is; where that are more than 2,048, the plan
+//! beneath runs as if nothing had been:
 //!
 //! ```text
-//! FirstRowsExec                 10 rows, among the first 128, then 2,048, in key order; else:
+//! FirstRowsExec                 10 rows, among the first 128 in key order, or some more; else:
 //!   SortPreservingMergeExec       fetch=10
 //!     SortExec                      TopK
 //!       FilterExec                    status = 'new'
@@ -49,6 +50,8 @@ const PAGE_ROWS_MAX: usize = 256;
 const FIRST_TRY_MIN: usize = 128;
 /// Rows that the first try reads for each row of the page.
 const FIRST_TRY_OF_ROW: usize = 8;
+/// Tries after each of which the next is known to be among few more rows.
+const TRIES_MAX: usize = 3;
 /// The most rows that a try reads; fewer of many columns ([`VALUES_MAX`]).
 const ROWS_MAX: usize = 2_048;
 /// The most values that a try reads: about three milliseconds.
@@ -89,13 +92,19 @@ impl PhysicalOptimizerRule for FirstRows {
     }
 }
 
+/// Rows among which a page is, after some were read of which too few pass; `None` for too many.
+fn next_try(page: usize, found: usize, read: usize) -> Option<usize> {
+    let rows = (read * page).checked_div(found)?;
+    Some(rows + rows / 2).filter(|rows| *rows <= ROWS_MAX)
+}
+
 fn first_try(page: usize) -> usize {
     (page * FIRST_TRY_OF_ROW).clamp(FIRST_TRY_MIN, ROWS_MAX)
 }
 
 /// A plan that gives the first rows of a scan that pass filters.
 struct Pipeline<'a> {
-    /// Filters and projections above a scan by row groups.
+    /// Filters, projections and a sort above a scan by row groups.
     rows: &'a Arc<dyn ExecutionPlan>,
     order: Vec<PhysicalSortExpr>,
     /// How many rows are wanted.
@@ -108,17 +117,16 @@ impl<'a> Pipeline<'a> {
         if plan.output_partitioning().partition_count() != 1 {
             return None;
         }
-        let merged = match plan.downcast_ref::<SortPreservingMergeExec>() {
-            Some(merge) => merge.input(),
-            None => plan,
-        };
-        let (rows, order) = match merged.downcast_ref::<SortExec>() {
-            Some(sort) => (sort.input(), sort.expr().to_vec()),
-            None => match plan.downcast_ref::<CoalescePartitionsExec>() {
-                Some(all) => (all.input(), Vec::new()),
-                None if plan.is::<FilterExec>() => (plan, Vec::new()),
-                None => return None,
-            },
+        let (rows, order) = if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            (merge.input(), merge.expr().to_vec())
+        } else if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            (plan, sort.expr().to_vec())
+        } else if let Some(all) = plan.downcast_ref::<CoalescePartitionsExec>() {
+            (all.input(), Vec::new())
+        } else if plan.is::<FilterExec>() {
+            (plan, Vec::new())
+        } else {
+            return None;
         };
         let page = plan.fetch().filter(|page| (1..=PAGE_ROWS_MAX).contains(page))?;
         Some(Self { rows, order, page })
@@ -146,6 +154,10 @@ fn by_rows(node: &Arc<dyn ExecutionPlan>, order: Vec<PhysicalSortExpr>, rows: us
         }
         let tried = columnar.first_rows(&order, rows)?;
         return Ok(tried.map(|(plan, scan)| Tried { plan, scan }));
+    }
+    // The sort beneath a merge, which rows in order do not need.
+    if let Some(sort) = node.downcast_ref::<SortExec>() {
+        return if order.is_empty() { Ok(None) } else { by_rows(sort.input(), sort.expr().to_vec(), rows) };
     }
     let [child] = node.children()[..] else { return Ok(None) };
     let dealt = node.downcast_ref::<RepartitionExec>();
@@ -258,7 +270,8 @@ async fn page_of(
     context: &Arc<TaskContext>,
 ) -> Result<Option<SendableRecordBatchStream>> {
     let Some(pipeline) = Pipeline::of(plan) else { return Ok(None) };
-    for rows in [first_try(page), ROWS_MAX] {
+    let mut rows = first_try(page);
+    for _ in 0..TRIES_MAX {
         let Some(Tried { plan: tried, scan }) = pipeline.by_rows(rows)? else { return Ok(None) };
         let asked = scan.fetch().unwrap_or(rows);
         let (mut batches, mut found) = (Vec::new(), 0);
@@ -277,10 +290,26 @@ async fn page_of(
             let rows = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
             return Ok(Some(Box::pin(RecordBatchStreamAdapter::new(plan.schema(), rows))));
         }
-        if asked < rows || rows == ROWS_MAX {
-            // The next try would read no more.
-            break;
+        // Of many columns no try reads more.
+        match next_try(page, found, asked).filter(|_| asked == rows) {
+            Some(next) => rows = next,
+            None => break,
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_try_reads_what_the_page_is_expected_in() {
+        assert_eq!(first_try(1), FIRST_TRY_MIN);
+        assert_eq!(first_try(PAGE_ROWS_MAX), ROWS_MAX);
+        assert_eq!(next_try(10, 5, 128), Some(384));
+        assert_eq!(next_try(10, 1, 128), Some(1_920));
+        assert_eq!(next_try(20, 1, 128), None, "too many");
+        assert_eq!(next_try(10, 0, 128), None, "nobody knows");
+    }
 }

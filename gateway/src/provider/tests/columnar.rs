@@ -414,21 +414,20 @@ async fn explain_tells_row_groups() {
         false,
         expect![[r#"
             ProjectionExec: expr=[n@0 as n]
-              ->  SortPreservingMergeExec: [host@1 ASC NULLS LAST, at@2 DESC], fetch=5
-                    ->  BufferExec: capacity=1048576
-                          ->  LocalLimitExec: fetch=5
-                                ->  ProjectionExec: expr=[n@2 as n, host@0 as host, at@1 as at]
-                                      ->  FilterExec: cpu@3 > 20
-                                            ->  KeyspanScan: metrics
-                                                    Access: full scan
-                                                    Ranges: tenant span
-                                                    Whole span: no condition became a range of host, the first part of the key
-                                                    Families: m(cpu)
-                                                    Columns: host, at, n, cpu
-                                                    Pushed: none
-                                                    Residual: cpu > 20
-                                                    Versions: 1
-                                                    Order: key"#]],
+              ->  FirstRowsExec: fetch=5, looked for in key order first
+                    ->  SortPreservingMergeExec: [host@1 ASC NULLS LAST, at@2 DESC], fetch=5
+                          ->  SortExec: TopK(fetch=5), expr=[host@1 ASC NULLS LAST, at@2 DESC], preserve_partitioning=[true]
+                                ->  KeyspanScan: metrics
+                                        Access: full scan
+                                        Ranges: tenant span
+                                        Whole span: no condition became a range of host, the first part of the key
+                                        Families: m(cpu)
+                                        Columns: host, at, n, cpu
+                                        Pushed: none
+                                        Residual: cpu > 20
+                                        Versions: 1
+                                        Order: none
+                                        Row groups: clean=6 files=2 rows=4,800, memory=about 600 rows, rest=about 600 rows"#]],
     )
     .await;
 }
