@@ -135,7 +135,7 @@ impl<'a> Pipeline<'a> {
     /// The pipeline over the first `rows` rows in the order, and the scan of these; `None` where it cannot be made, or
     /// gains nothing.
     fn by_rows(&self, rows: usize) -> Result<Option<Tried>> {
-        by_rows(self.rows, self.order.clone(), rows)
+        by_rows(self.rows, (self.order.clone(), Some(self.page)), rows)
     }
 }
 
@@ -145,7 +145,13 @@ struct Tried {
     scan: Arc<dyn ExecutionPlan>,
 }
 
-fn by_rows(node: &Arc<dyn ExecutionPlan>, order: Vec<PhysicalSortExpr>, rows: usize) -> Result<Option<Tried>> {
+/// See [`Pipeline::by_rows`]. With a page nothing but projections has been passed so far, so that a sort is the one that
+/// makes the page.
+fn by_rows(
+    node: &Arc<dyn ExecutionPlan>,
+    (order, page): (Vec<PhysicalSortExpr>, Option<usize>),
+    rows: usize,
+) -> Result<Option<Tried>> {
     if let Some(columnar) = node.downcast_ref::<ColumnarExec>() {
         let columns = columnar.scan().schema().fields().len().max(1);
         let rows = rows.min(VALUES_MAX / columns);
@@ -157,13 +163,14 @@ fn by_rows(node: &Arc<dyn ExecutionPlan>, order: Vec<PhysicalSortExpr>, rows: us
     }
     // The sort beneath a merge, which rows in order do not need.
     if let Some(sort) = node.downcast_ref::<SortExec>() {
-        return if order.is_empty() { Ok(None) } else { by_rows(sort.input(), sort.expr().to_vec(), rows) };
+        let is_its = page.is_some_and(|page| sort.fetch() == Some(page)) && !order.is_empty();
+        return if is_its { by_rows(sort.input(), (sort.expr().to_vec(), None), rows) } else { Ok(None) };
     }
     let [child] = node.children()[..] else { return Ok(None) };
     let dealt = node.downcast_ref::<RepartitionExec>();
     let in_turn = dealt.is_some_and(|dealt| matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)));
     if in_turn || node.is::<CooperativeExec>() {
-        return by_rows(child, order, rows);
+        return by_rows(child, (order, None), rows);
     }
     let below = if let Some(filter) = node.downcast_ref::<FilterExec>() {
         let places: Option<Vec<usize>> = filter.projection().as_ref().map(|places| places.to_vec());
@@ -184,7 +191,9 @@ fn by_rows(node: &Arc<dyn ExecutionPlan>, order: Vec<PhysicalSortExpr>, rows: us
         }
         by
     };
-    let Some(tried) = by_rows(child, order.into_iter().map(named).collect(), rows)? else { return Ok(None) };
+    let page = page.filter(|_| node.is::<ProjectionExec>());
+    let order = order.into_iter().map(named).collect();
+    let Some(tried) = by_rows(child, (order, page), rows)? else { return Ok(None) };
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     Ok(Some(Tried { plan: Arc::clone(node).replace_children(vec![tried.plan], options)?, ..tried }))
 }

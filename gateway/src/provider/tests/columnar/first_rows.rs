@@ -34,8 +34,15 @@ async fn pages_are_those_of_a_scan_by_rows() {
                     assert_eq!(rows(&fast, &sql).await, rows(&by_rows, &sql).await, "{sql}");
                 }
             }
-            let sql = format!("SELECT count(*) FROM (SELECT note FROM metrics WHERE {filter} LIMIT 9) x");
-            assert_eq!(rows(&fast, &sql).await, rows(&by_rows, &sql).await, "{sql}");
+            let first =
+                format!("SELECT n, host, at, note FROM metrics WHERE {filter} ORDER BY host, at DESC, n LIMIT 9");
+            for sql in [
+                format!("SELECT count(*) FROM (SELECT note FROM metrics WHERE {filter} LIMIT 9) x"),
+                format!("SELECT n FROM ({first}) x WHERE n % 4 = 1 ORDER BY host DESC, at LIMIT 3"),
+                format!("SELECT n FROM ({first}) x WHERE note <> 'x' ORDER BY host, at DESC LIMIT 5 OFFSET 1"),
+            ] {
+                assert_eq!(rows(&fast, &sql).await, rows(&by_rows, &sql).await, "{sql}");
+            }
         }
     }
 }
