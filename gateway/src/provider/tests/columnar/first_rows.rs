@@ -19,7 +19,7 @@ const FILTERS: [&str; 7] = [
 async fn pages_are_those_of_a_scan_by_rows() {
     let world = world(|_| {}).await;
     // The operator's scans are of all tenants.
-    for (tenant, every) in [(Some("aa-2"), 3), (None, 11)] {
+    for (tenant, every) in [(Some("aa-2"), 7), (None, 23)] {
         let [fast, by_rows] = sessions(&world, tenant).await;
         let mut asked = 0;
         for filter in FILTERS {
