@@ -60,6 +60,7 @@ use datafusion::{
     error::DataFusionError,
     physical_plan::{ExecutionPlan, union::UnionExec},
 };
+pub(crate) use exec::ByRows;
 pub use exec::{ColumnarExec, ColumnarStats};
 pub(super) use key_lookup::rows_estimate;
 use keyspan_catalog::{

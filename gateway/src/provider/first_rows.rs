@@ -18,7 +18,10 @@
 //! the table row by row, where few rows pass. The plan that reads in key order is made of the other when it runs
 //! ([`Pipeline::by_rows`]): whatever happens to that plan happens to both. A LIMIT without ORDER BY goes the same way.
 
-use super::{columnar::ColumnarExec, node};
+use super::{
+    columnar::{ByRows, ColumnarExec},
+    node,
+};
 use datafusion::{
     common::{
         Result,
@@ -134,43 +137,44 @@ impl<'a> Pipeline<'a> {
 
     /// The pipeline over the first `rows` rows in the order, and the scan of these; `None` where it cannot be made, or
     /// gains nothing.
-    fn by_rows(&self, rows: usize) -> Result<Option<Tried>> {
-        by_rows(self.rows, (self.order.clone(), Some(self.page)), rows)
+    fn by_rows(&self, rows: usize) -> Result<Option<ByRows>> {
+        by_rows(self.rows, Passed { order: self.order.clone(), page: Some(self.page), filtered: false }, rows)
     }
 }
 
-/// A pipeline over rows in an order, and the scan beneath it, which counts what it reads.
-struct Tried {
-    plan: Arc<dyn ExecutionPlan>,
-    scan: Arc<dyn ExecutionPlan>,
+/// What has been passed on the way down a pipeline.
+struct Passed {
+    /// The order that is wanted of what is beneath.
+    order: Vec<PhysicalSortExpr>,
+    /// The rows of the page, while nothing but projections has been passed: a sort is the one that makes it.
+    page: Option<usize>,
+    /// Whether a filter was passed. Without one the first rows are the page, of a scan that is told so.
+    filtered: bool,
 }
 
-/// See [`Pipeline::by_rows`]. With a page nothing but projections has been passed so far, so that a sort is the one that
-/// makes the page.
-fn by_rows(
-    node: &Arc<dyn ExecutionPlan>,
-    (order, page): (Vec<PhysicalSortExpr>, Option<usize>),
-    rows: usize,
-) -> Result<Option<Tried>> {
+/// See [`Pipeline::by_rows`].
+fn by_rows(node: &Arc<dyn ExecutionPlan>, passed: Passed, rows: usize) -> Result<Option<ByRows>> {
+    let Passed { order, page, filtered } = passed;
     if let Some(columnar) = node.downcast_ref::<ColumnarExec>() {
         let columns = columnar.scan().schema().fields().len().max(1);
         let rows = rows.min(VALUES_MAX / columns);
-        if rows == 0 || columnar.stats().rows_estimate() < rows as u64 * ROWS_OF_TABLE_MIN {
+        let filtered = filtered || !columnar.filters().is_empty();
+        if !filtered || rows == 0 || columnar.stats().rows_estimate() < rows as u64 * ROWS_OF_TABLE_MIN {
             return Ok(None);
         }
-        let tried = columnar.first_rows(&order, rows)?;
-        return Ok(tried.map(|(plan, scan)| Tried { plan, scan }));
+        return columnar.first_rows(&order, rows);
     }
     // The sort beneath a merge, which rows in order do not need.
     if let Some(sort) = node.downcast_ref::<SortExec>() {
         let is_its = page.is_some_and(|page| sort.fetch() == Some(page)) && !order.is_empty();
-        return if is_its { by_rows(sort.input(), (sort.expr().to_vec(), None), rows) } else { Ok(None) };
+        let passed = Passed { order: sort.expr().to_vec(), page: None, filtered };
+        return if is_its { by_rows(sort.input(), passed, rows) } else { Ok(None) };
     }
     let [child] = node.children()[..] else { return Ok(None) };
     let dealt = node.downcast_ref::<RepartitionExec>();
     let in_turn = dealt.is_some_and(|dealt| matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)));
     if in_turn || node.is::<CooperativeExec>() {
-        return by_rows(child, (order, None), rows);
+        return by_rows(child, Passed { order, page: None, filtered }, rows);
     }
     let below = if let Some(filter) = node.downcast_ref::<FilterExec>() {
         let places: Option<Vec<usize>> = filter.projection().as_ref().map(|places| places.to_vec());
@@ -191,11 +195,12 @@ fn by_rows(
         }
         by
     };
-    let page = page.filter(|_| node.is::<ProjectionExec>());
+    let is_filter = node.is::<FilterExec>();
     let order = order.into_iter().map(named).collect();
-    let Some(tried) = by_rows(child, (order, page), rows)? else { return Ok(None) };
+    let passed = Passed { order, page: page.filter(|_| !is_filter), filtered: filtered || is_filter };
+    let Some(tried) = by_rows(child, passed, rows)? else { return Ok(None) };
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Ok(Some(Tried { plan: Arc::clone(node).replace_children(vec![tried.plan], options)?, ..tried }))
+    Ok(Some(ByRows { plan: Arc::clone(node).replace_children(vec![tried.plan], options)?, ..tried }))
 }
 
 /// The order over the columns beneath a node; `None` where it is not one of columns of these.
@@ -281,7 +286,7 @@ async fn page_of(
     let Some(pipeline) = Pipeline::of(plan) else { return Ok(None) };
     let mut rows = first_try(page);
     for _ in 0..TRIES_MAX {
-        let Some(Tried { plan: tried, scan }) = pipeline.by_rows(rows)? else { return Ok(None) };
+        let Some(ByRows { plan: tried, scan }) = pipeline.by_rows(rows)? else { return Ok(None) };
         let asked = scan.fetch().unwrap_or(rows);
         let (mut batches, mut found) = (Vec::new(), 0);
         let mut stream = tried.execute(0, Arc::clone(context))?;

@@ -59,6 +59,12 @@ impl ColumnarStats {
     }
 }
 
+/// A plan in key order, and the scan beneath it, which counts what it reads.
+pub(crate) struct ByRows {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) scan: Arc<dyn ExecutionPlan>,
+}
+
 /// A scan by row groups.
 #[derive(Clone, Debug)]
 pub struct ColumnarExec {
@@ -183,11 +189,7 @@ impl ColumnarExec {
 
     /// The same plan by rows over its first `rows` rows in an order, and the scan in it; `None` where rows are in no
     /// such order, or come from a server.
-    pub(crate) fn first_rows(
-        &self,
-        order: &[PhysicalSortExpr],
-        rows: usize,
-    ) -> Result<Option<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)>> {
+    pub(crate) fn first_rows(&self, order: &[PhysicalSortExpr], rows: usize) -> Result<Option<ByRows>> {
         if self.streams.is_some() {
             return Ok(None);
         }
@@ -196,7 +198,7 @@ impl ColumnarExec {
             let Some(scan) = scan.with_fetch(Some(rows)) else { break };
             let plan = node::over_leaf(&self.ordered, Arc::clone(&scan))?;
             if plan.properties().eq_properties.ordering_satisfy(order.to_vec())? {
-                return Ok(Some((plan, scan)));
+                return Ok(Some(ByRows { plan, scan }));
             }
         }
         Ok(None)
