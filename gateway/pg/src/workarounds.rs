@@ -30,7 +30,8 @@
 //! | `plan/cast_names.rs` | casts of one value to two types have one name, which is refused | | `postgres/casts_beside.slt` |
 //! | `plan/casts.rs` | a cast that loses digits is taken away from before a comparison | | `postgres/computed_lists.slt` |
 //! | `plan/checked.rs` | `sum(10 / a) FILTER (WHERE a <> 0)` is a division by zero | | `postgres/guards.slt` |
-//! | `plan/apply/mistaken.rs` | `NOT EXISTS (SELECT count(*) …)` gives rows; EXISTS over a relation that names the row outside panics | | `postgres/missing_rows.slt` |
+//! | `plan/apply/mistaken.rs` | `NOT EXISTS (SELECT count(*) …)` gives rows | | `postgres/missing_rows.slt` |
+//! | `plan/apply/mistaken.rs` | a relation in EXISTS that names the row outside panics | | `postgres/constant_keys.slt` |
 //! | `plan/apply.rs`, `knows_unknown` | `9 NOT IN (SELECT a …)` holds beside NULLs | | `postgres/constant_keys.slt` |
 //! | `plan/missing_rows.rs` | `(SELECT id …) IS NULL` is false without a row | | `postgres/missing_rows.slt` |
 //! | `plan/outer_names.rs`, `syntax/using_columns.rs` | an ambiguous name of a subquery is a column of the query around | | `postgres/outer_names.slt` |

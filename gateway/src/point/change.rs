@@ -256,7 +256,8 @@ fn cells(target: &Target, (of, at): (&Named, usize), value: Expr, parameters: &m
     let assignment = Assignment::of(target, &quoted(of.name()), at, value).ok()?;
     let operands = assignment.blind_items()?.map(|(item, kind)| {
         let operand = assigned(shape::given(item)?, kind, parameters)?;
-        // A key that is NULL is an error of the general way, and a text that is no document one that comes before others.
+        // A key that is NULL is an error of the general way. That a text is no document is said before what is wrong
+        // with the map.
         let serves = match (&operand, kind) {
             (Operand::Literal(ScalarValue::Null), SqlType::Text) => false,
             (Operand::Literal(ScalarValue::Utf8(Some(text))), SqlType::Jsonb) => parse::jsonb(text).is_ok(),

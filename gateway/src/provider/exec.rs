@@ -174,8 +174,8 @@ impl ScanExec {
         Ok(Self { rest: self.rest.clone(), ..scan })
     }
 
-    /// This scan with its rows in the order of the key, in its direction or `backwards`; `None` where it has a limit: the
-    /// first rows in one direction are not the first in the other.
+    /// This scan with its rows in the order of the key, in its direction or `backwards`. `None` where it has a limit:
+    /// the first rows in one direction are not the first in the other.
     ///
     /// # Errors
     /// DataFusion refuses the order.

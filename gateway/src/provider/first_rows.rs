@@ -1,10 +1,10 @@
 //! `… WHERE status = 'new' ORDER BY id LIMIT 10`: a page of rows in key order that pass a filter.
 //!
 //! A scan by row groups comes in no order, so that each of its partitions reads a whole row group before ten rows are
-//! known to be the first. Most pages fill from the first few hundred rows of the table. So the rule [`FirstRows`] puts a
-//! node above such a plan, which looks for its rows in a scan by rows first, in key order, of a bounded number of rows.
-//! If these do not fill the page, how many pass tells among how many rows it is; where that are more than 2,048, the plan
-//! beneath runs as if nothing had been:
+//! known to be the first. Most pages fill from the first few hundred rows of the table. So the rule [`FirstRows`] puts
+//! a node above such a plan, which first looks for its rows in a scan by rows, in key order, of a bounded number of
+//! rows. If these do not fill the page, the number of those that pass tells how many have to be read. Where that are
+//! more than 2,048, the plan beneath runs as if nothing had been:
 //!
 //! ```text
 //! FirstRowsExec                 10 rows, among the first 128 in key order, or some more; else:

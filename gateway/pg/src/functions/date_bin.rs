@@ -24,10 +24,9 @@ use datafusion::{
     },
     scalar::ScalarValue,
 };
+use keyspan_catalog::value::calendar::MICROS_PER_DAY;
 use std::sync::Arc;
 
-/// Microseconds of a day.
-const DAY: i64 = 86_400_000_000;
 /// What infinities are stored as.
 const INFINITIES: [i64; 2] = [i64::MIN, i64::MAX];
 
@@ -53,7 +52,7 @@ fn micros(stride: IntervalMonthDayNano) -> Result<i64, SqlError> {
         return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
     let out_of_range = |message| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, message);
-    let micros = i64::from(stride.days).checked_mul(DAY);
+    let micros = i64::from(stride.days).checked_mul(MICROS_PER_DAY);
     let micros = micros.and_then(|micros| micros.checked_add(stride.nanoseconds / 1_000));
     match micros {
         Some(micros @ 1..) => Ok(micros),

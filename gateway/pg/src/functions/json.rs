@@ -98,6 +98,13 @@ fn as_text(part: Option<String>) -> Result<ScalarValue> {
     }
 }
 
+/// `whole @> part`. The texts may be parameters', which nothing has read.
+fn contains(whole: &str, part: &str) -> Result<ScalarValue> {
+    change::parsed(whole)?;
+    let is = contains::Part::from(change::parsed(part)?).is_in(whole).map_err(external)?;
+    Ok(ScalarValue::Boolean(Some(is)))
+}
+
 /// `value -> key`, and as text `value ->> key`; with a path `#>` and `#>>`.
 fn operators() -> [RowFunction; 14] {
     [
@@ -107,15 +114,9 @@ fn operators() -> [RowFunction; 14] {
             .with_columns(columns::GET_PATH),
         strict("json_get_path_text", 2..=2, returns_text, |call| as_text(found_at(call, &path(&call.values[1])?)?))
             .with_columns(columns::GET_PATH_TEXT),
-        strict("jsonb_contains", 2..=2, returns_boolean, |call| {
-            let (whole, part) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
-            Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
-        })
-        .with_columns(columns::CONTAINS),
-        strict("jsonb_contained", 2..=2, returns_boolean, |call| {
-            let (part, whole) = (change::parsed(&argument(call, 0)?)?, change::parsed(&argument(call, 1)?)?);
-            Ok(ScalarValue::Boolean(Some(change::contains(&whole, &part, true))))
-        }),
+        strict("jsonb_contains", 2..=2, returns_boolean, |call| contains(&argument(call, 0)?, &argument(call, 1)?))
+            .with_columns(columns::CONTAINS),
+        strict("jsonb_contained", 2..=2, returns_boolean, |call| contains(&argument(call, 1)?, &argument(call, 0)?)),
         strict("jsonb_exists", 2..=2, returns_boolean, |call| {
             let keys = [argument(call, 1)?];
             Ok(ScalarValue::Boolean(Some(change::exists(&argument(call, 0)?, &keys)?.iter().all(|found| *found))))

@@ -29,43 +29,6 @@ pub fn written(value: &Value) -> Result<String> {
     Ok(out)
 }
 
-/// Whether `whole` contains `part`. An array contains a scalar that is one of its items, but only at the top.
-pub fn contains(whole: &Value, part: &Value, top: bool) -> bool {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| contains(whole, part, false)))
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            part.iter().all(|part| whole.iter().any(|whole| contains(whole, part, false)))
-        }
-        (Value::Array(whole), part) if top && !part.is_object() => whole.iter().any(|item| same(item, part)),
-        (whole, part) => same(whole, part),
-    }
-}
-
-fn same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => digits(&a.to_string()) == digits(&b.to_string()),
-        (a, b) => a == b,
-    }
-}
-
-/// A number's sign, digits without zeroes around them, and exponent: alike for numbers that are equal.
-pub(super) fn digits(text: &str) -> (bool, String, i64) {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all = format!("{whole}{fraction}");
-    let kept = all.trim_end_matches('0');
-    let exponent: i64 = exponent.parse().unwrap_or(0);
-    let dropped = i64::try_from(all.len() - kept.len()).unwrap_or(0);
-    let digits = kept.trim_start_matches('0').to_owned();
-    if digits.is_empty() {
-        return (false, digits, 0);
-    }
-    (negative, digits, exponent - i64::try_from(fraction.len()).unwrap_or(0) + dropped)
-}
-
 /// For each key whether it is a member of the object, an item of the array, or the string.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! What queries of documents spend their time in, of a column of documents and one key, path or part: `->`, `->>`,
-//! `#>`, `#>>`, `?`, `?|`, `?&`, `@>`, lengths of arrays, and the lists of members that `jsonb_each` and its kin give. A
-//! document is looked through where it lies, and for a key not at all if it is [the empty one](EMPTY): most rows have
+//! `#>`, `#>>`, `?`, `?|`, `?&`, `@>`, lengths of arrays, and the lists of members that `jsonb_each` and its kin give.
+//! A document is looked through where it lies, and for a key not at all if it is [the empty one](EMPTY): most rows have
 //! that where few of many columns of an open family are read.
 
 use super::{change, contains::Part, scan};

@@ -1,9 +1,9 @@
-//! `jsonb @> jsonb` of many documents and one part: the part is prepared once, and looked for in the documents' texts.
+//! `jsonb @> jsonb`: the part is prepared, for many documents once, and looked for in their texts.
 //!
 //! PostgreSQL's rules: an object contains members, an array contains items in any order and number of times, and at the
 //! top also a scalar that is one of its items; numbers are equal by value ([`digits`]).
 
-use super::{change::digits, scan};
+use super::scan;
 use crate::error::Result;
 use serde_json::Value;
 
@@ -101,11 +101,49 @@ impl Part {
     }
 }
 
+/// A number's sign, digits without zeroes around them, and exponent: alike for numbers that are equal.
+fn digits(text: &str) -> (bool, String, i64) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let kept = all.trim_end_matches('0');
+    let exponent: i64 = exponent.parse().unwrap_or(0);
+    let dropped = i64::try_from(all.len() - kept.len()).unwrap_or(0);
+    let digits = kept.trim_start_matches('0').to_owned();
+    if digits.is_empty() {
+        return (false, digits, 0);
+    }
+    (negative, digits, exponent - i64::try_from(fraction.len()).unwrap_or(0) + dropped)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::json::change::{contains, parsed};
+    use crate::functions::json::change::parsed;
     use proptest::{collection::vec, prelude::*};
+
+    /// The same of trees.
+    /// Whether `whole` contains `part`. An array contains a scalar that is one of its items, but only at the top.
+    fn contains(whole: &Value, part: &Value, top: bool) -> bool {
+        match (whole, part) {
+            (Value::Object(whole), Value::Object(part)) => {
+                part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| contains(whole, part, false)))
+            }
+            (Value::Array(whole), Value::Array(part)) => {
+                part.iter().all(|part| whole.iter().any(|whole| contains(whole, part, false)))
+            }
+            (Value::Array(whole), part) if top && !part.is_object() => whole.iter().any(|item| same(item, part)),
+            (whole, part) => same(whole, part),
+        }
+    }
+
+    fn same(a: &Value, b: &Value) -> bool {
+        match (a, b) {
+            (Value::Number(a), Value::Number(b)) => digits(&a.to_string()) == digits(&b.to_string()),
+            (a, b) => a == b,
+        }
+    }
 
     fn values() -> impl Strategy<Value = Value> {
         let numbers = prop::sample::select(vec!["1", "1.0", "10", "1e1", "-1", "0", "-0.0", "12.50", "12.5"]);
@@ -128,7 +166,8 @@ mod tests {
         /// As the trees of both say.
         #[test]
         fn texts_contain_what_trees_contain(whole in values(), part in values(), pretty in any::<bool>()) {
-            let text = if pretty { serde_json::to_string_pretty(&whole) } else { serde_json::to_string(&whole) }.unwrap();
+            let written = if pretty { serde_json::to_string_pretty } else { serde_json::to_string };
+            let text = written(&whole).unwrap();
             let expected = contains(&whole, &part, true);
             prop_assert_eq!(Part::from(part).is_in(&text).unwrap(), expected);
             // Of itself, each value is a part.
@@ -136,9 +175,20 @@ mod tests {
         }
     }
 
+    fn is_in(part: &str, whole: &str) -> bool {
+        Part::from(parsed(part).unwrap()).is_in(whole).unwrap()
+    }
+
+    #[test]
+    fn numbers_that_are_equal_contain_each_other() {
+        assert!(is_in("[1]", "[1.0, 2]"));
+        assert!(is_in("1e2", "100"));
+        assert!(!is_in("[1]", "[10]"));
+        assert!(!is_in("1", "[[1]]"));
+    }
+
     #[test]
     fn a_scalar_is_an_item_only_at_the_top() {
-        let is_in = |part: &str, whole: &str| Part::from(parsed(part).unwrap()).is_in(whole).unwrap();
         assert!(is_in("1", "[2, 1.00]"));
         assert!(!is_in("[1]", "[[1], 2]"));
         assert!(!is_in("{\"a\": 1}", "{\"a\": [1]}"));

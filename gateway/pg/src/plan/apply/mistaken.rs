@@ -2,9 +2,11 @@
 //!
 //! Its join of EXISTS and IN asks for rows below an aggregation, in 55.2: without GROUP BY that gives a row of none,
 //! so that `EXISTS (SELECT count(*) FROM b WHERE b.x = outer.x)` is true always, and `0 IN (SELECT count(*) …)` where
-//! `b` has no such row. A LIMIT of EXISTS it takes away, `LIMIT 0` and OFFSET too. And what a condition on the row outside
-//! needs of a relation beneath an alias (`EXISTS (SELECT … FROM (SELECT c AS d FROM b WHERE b.x <> outer.x) y …)`) it
-//! adds to the relation's columns, and not to the alias': an index out of bounds once a filter is pushed there.
+//! `b` has no such row. A LIMIT of EXISTS it takes away, `LIMIT 0` and OFFSET too.
+//!
+//! What a condition on the row outside needs of a relation beneath an alias, as in
+//! `EXISTS (SELECT … FROM (SELECT c AS d FROM b WHERE b.x <> outer.x) y …)`, it adds to the columns of the relation and
+//! not to those of the alias: an index is out of bounds once a filter is pushed there.
 
 use super::outer_columns;
 use datafusion::{
