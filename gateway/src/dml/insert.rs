@@ -36,7 +36,7 @@ use keyspan_storage::{Columns, KeyRange, Mutation, RowKey, RowSet, Scan};
 use std::collections::HashSet;
 
 /// Rows whose keys are looked up at a time.
-pub(crate) const LOOKUP_ROWS: usize = 1_024;
+pub(crate) const LOOKUP_ROWS: usize = 4_096;
 
 /// A row on its way in.
 pub(crate) struct NewRow {

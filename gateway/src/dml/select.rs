@@ -8,7 +8,6 @@ use crate::pg::{
     ident::quoted,
     names::{self, RelationName},
     numeric::negated,
-    plan::type_planner,
     syntax::{build::select_from, dialect::parse_text},
     types::{self, ParameterType},
 };
@@ -84,13 +83,6 @@ pub(crate) fn cast(expr: Expr, kind: SqlType) -> Result<Expr> {
     let data_type = parsed.map_err(|error| {
         crate::pg::error::SqlError::new(crate::pg::error::SqlState::INTERNAL_ERROR, format!("type {name}: {error}"))
     })?;
-    Ok(Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None })
-}
-
-/// [`cast`], also to an enumerated type.
-pub(super) fn cast_to(expr: Expr, column: &TargetColumn) -> Result<Expr> {
-    let Some(of) = &column.enumerated else { return cast(expr, column.kind) };
-    let data_type = type_planner::enumerated(of);
     Ok(Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None })
 }
 

@@ -3,32 +3,32 @@
 use super::{
     assign::assign_row,
     conditions,
-    insert::{self, LOOKUP_ROWS, NewRow},
+    insert::{self, NewRow},
     moved,
-    returning::{Returned, field, rows_as_table},
+    returning::{PreparedTable, Returned, field, rows_as_table},
     rows, select,
     set::Assignment,
     target::{Place, Target, TargetColumn, marker},
     update_delete::set_columns,
 };
-use crate::pg::syntax::build::select_from;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
         ident::{fold, quoted},
         types::ParameterType,
     },
+    provider::KeyspanTable,
     query::Query,
     sql::write::{self, Conflict, OnConflict},
     write_set::WriteSet,
 };
 use datafusion::{
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, SetExpr, TableWithJoins, Value as Literal},
+    sql::sqlparser::ast::{self, BinaryOperator, Expr, Ident, TableWithJoins},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::Value;
-use keyspan_storage::RowKey;
+use keyspan_storage::{KeyRange, RowKey, RowSet};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -36,12 +36,10 @@ use std::{
 
 /// The name of the row that was to be inserted.
 pub(crate) const EXCLUDED: &str = "excluded";
-/// The function that gives the rows that were to be inserted: nothing calls it but the planner.
+/// The functions that give the rows that were to be inserted, and those of the table that have their keys: nothing
+/// calls them but the planner.
 const EXCLUDED_ROWS: &str = "keyspan_excluded_rows";
-/// Conflicting rows that are planned together: where the key has one column, and where it has several, which makes a
-/// condition for each row.
-const CONFLICTS_MAX: usize = LOOKUP_ROWS;
-const CONFLICTS_OF_PARTS_MAX: usize = 128;
+const TAKEN_ROWS: &str = "keyspan_taken_rows";
 
 /// 21000
 pub(crate) fn twice() -> SqlError {
@@ -219,15 +217,13 @@ impl Upsert<'_> {
                 count += 1;
             }
         }
-        let several = target.key_columns().len() > 1;
-        for chunk in conflicting.chunks(if several { CONFLICTS_OF_PARTS_MAX } else { CONFLICTS_MAX }) {
-            count += self.update(assignments, condition.as_deref(), chunk, written, returned).await?;
+        if !conflicting.is_empty() {
+            count += self.update(assignments, condition.as_deref(), &conflicting, written, returned).await?;
         }
         Ok(count)
     }
 
-    /// Updates rows that are there: the new values are a SELECT over the table joined with the rows that were to be
-    /// inserted.
+    /// Updates rows that are there: the new values are a SELECT over them joined with the rows that were to be inserted.
     async fn update(
         &self,
         assignments: &[(String, Expr)],
@@ -258,13 +254,14 @@ impl Upsert<'_> {
         if let Some(condition) = &mut condition {
             select::qualify(condition, target, &name);
         }
-        let condition = self.joined(&name, conflicting, condition)?;
-        let from = vec![self.table()?, self.excluded(conflicting)?];
+        let condition = self.joined(&name, condition)?;
+        let from = vec![self.taken(&name, conflicting)?, self.excluded(conflicting)?];
         let select = select::select(items, from, Some(condition))?;
         let by_key: HashMap<&RowKey, &NewRow> = conflicting.iter().map(|row| (&row.key, row)).collect();
         let mut batches = rows(self.query, &select, self.parameters).await?;
         let mut count = 0;
         while let Some(batch) = batches.try_next().await? {
+            let mut changed: Vec<Vec<Value>> = Vec::new();
             for row in 0..batch.num_rows() {
                 let mut parts = assign_row(&batch, 0, row, &keys, target.input.input())?;
                 let key = target.row_key(&parts)?;
@@ -281,7 +278,9 @@ impl Upsert<'_> {
                 }
                 if let Some(after) = after {
                     target.check_nulls(&after, |at| assignments.iter().any(|one| one.position == at))?;
-                    conditions::check(self.query, target, &[&after], false).await.map_err(|(_, error)| error)?;
+                    if target.has_conditions() {
+                        changed.push(after.clone());
+                    }
                     if returned.is_wanted() {
                         returned.add(new.number, after)?;
                     }
@@ -289,6 +288,8 @@ impl Upsert<'_> {
                 moved::write(target, written, key, keyed.then_some(parts), mutations)?;
                 count += 1;
             }
+            let changed: Vec<&[Value]> = changed.iter().map(Vec::as_slice).collect();
+            conditions::check(self.query, target, &changed, false).await.map_err(|(_, error)| error)?;
         }
         Ok(count)
     }
@@ -298,14 +299,12 @@ impl Upsert<'_> {
         insert::called(self.insert, self.target)
     }
 
-    fn table(&self) -> Result<TableWithJoins> {
-        let mut table = from_of(select_from(&self.target.name(), &[])?)?;
-        if let (Some(alias), ast::TableFactor::Table { alias: to, .. }) =
-            (&self.insert.table_alias, &mut table.relation)
-        {
-            *to = Some(ast::TableAlias { explicit: true, name: alias.alias.clone(), columns: Vec::new(), at: None });
-        }
-        Ok(table)
+    /// The rows of the table that have the keys, as the statement calls it.
+    fn taken(&self, name: &Ident, conflicting: &[NewRow]) -> Result<TableWithJoins> {
+        let rows = RowSet::new(conflicting.iter().map(|row| KeyRange::point(&row.key)));
+        let table = KeyspanTable::new(Arc::clone(&self.target.table), self.query.view.clone()).only(rows);
+        self.query.context.register_udtf(TAKEN_ROWS, Arc::new(PreparedTable(Arc::new(table))));
+        parse_from(&format!("{TAKEN_ROWS}() AS {name}"))
     }
 
     /// The rows that were to be inserted, as `excluded`.
@@ -317,41 +316,18 @@ impl Upsert<'_> {
         parse_from(&format!("{EXCLUDED_ROWS}() AS {EXCLUDED}"))
     }
 
-    /// The join on the key, the keys themselves (so that they become points), and the statement's condition.
-    fn joined(&self, name: &Ident, conflicting: &[NewRow], condition: Option<Expr>) -> Result<Expr> {
+    /// The join on the key, and the statement's condition.
+    fn joined(&self, name: &Ident, condition: Option<Expr>) -> Result<Expr> {
         let keys = self.target.key_columns();
         let excluded = quoted(EXCLUDED);
-        let equal = |left, right| binary(left, BinaryOperator::Eq, right);
-        let join = keys.iter().map(|key| equal(select::column(name, &key.name), select::column(&excluded, &key.name)));
-        let mut all = join.reduce(|a, b| binary(a, BinaryOperator::And, b));
-        let points = match keys.as_slice() {
-            [key] => {
-                let list = conflicting.iter().filter_map(|row| row.parts.first()).map(|value| literal(value, key));
-                let (expr, list) = (Box::new(select::column(name, &key.name)), list.collect::<Result<_>>()?);
-                Some(Expr::InList { expr, list, negated: false })
-            }
-            keys => {
-                let point = |row: &NewRow| -> Result<Option<Expr>> {
-                    let parts = keys.iter().zip(&row.parts);
-                    let parts =
-                        parts.map(|(key, value)| Ok(equal(select::column(name, &key.name), literal(value, key)?)));
-                    Ok(parts.collect::<Result<Vec<_>>>()?.into_iter().reduce(|a, b| binary(a, BinaryOperator::And, b)))
-                };
-                let points = conflicting.iter().map(point).collect::<Result<Vec<_>>>()?;
-                points.into_iter().flatten().reduce(|a, b| binary(a, BinaryOperator::Or, b))
-            }
+        let equal = |key: &&TargetColumn| {
+            let (left, right) = (select::column(name, &key.name), select::column(&excluded, &key.name));
+            binary(left, BinaryOperator::Eq, right)
         };
-        for part in [points, condition].into_iter().flatten() {
-            all = Some(and(all, Expr::Nested(Box::new(part))));
-        }
+        let condition = condition.map(|condition| Expr::Nested(Box::new(condition)));
+        let all = keys.iter().map(equal).chain(condition);
+        let all = all.reduce(|a, b| binary(a, BinaryOperator::And, b));
         all.ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a table without a key"))
-    }
-}
-
-fn and(left: Option<Expr>, right: Expr) -> Expr {
-    match left {
-        Some(left) => binary(left, BinaryOperator::And, right),
-        None => right,
     }
 }
 
@@ -359,24 +335,8 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-/// A value as an expression of its type.
-fn literal(value: &Value, column: &TargetColumn) -> Result<Expr> {
-    let literal = match value {
-        Value::Null => Literal::Null,
-        value => Literal::SingleQuotedString(value.to_text(column.kind)),
-    };
-    select::cast_to(select::value(literal), column)
-}
-
 fn parse_from(from: &str) -> Result<TableWithJoins> {
     use crate::pg::syntax::dialect::parse_text;
     let parsed = parse_text(from, |parser| parser.parse_table_and_joins());
     parsed.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()))
-}
-
-fn from_of(query: Box<ast::Query>) -> Result<TableWithJoins> {
-    match *query.body {
-        SetExpr::Select(mut select) if !select.from.is_empty() => Ok(select.from.swap_remove(0)),
-        _ => Err(SqlError::new(SqlState::INTERNAL_ERROR, "a SELECT without a table")),
-    }
 }

@@ -170,6 +170,12 @@ impl Pushdown {
         self.residual.is_empty()
     }
 
+    /// The same of the rows of a set of keys alone.
+    pub(super) fn within(self, only: &RowSet) -> Self {
+        let rows = self.rows.intersect(only);
+        Self { shape: Shape::of(&rows), rows, ..self }
+    }
+
     /// Combines two plans of the same filters over different columns.
     pub(super) fn and(self, other: Self) -> Self {
         let better = |(a, b): (TableProviderFilterPushDown, TableProviderFilterPushDown)| match (&a, &b) {

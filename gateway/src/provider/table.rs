@@ -41,7 +41,7 @@ use keyspan_catalog::{
     KeyPart, SqlType, Table, Value,
     table::{Column, ColumnPlace, OnBadKey, TENANT_COLUMN},
 };
-use keyspan_storage::{Columns, KeyRange, TimestampRange};
+use keyspan_storage::{Columns, KeyRange, RowSet, TimestampRange};
 use std::{collections::HashSet, fmt, sync::Arc};
 
 /// The columns and rows that a table is read as.
@@ -74,6 +74,8 @@ pub struct KeyspanTable {
     keys: Keys,
     promises: Mutex<Promises>,
     wanted: WantedMaps,
+    /// Set to read these keys alone.
+    only: Option<RowSet>,
 }
 
 /// The name of the column with the timestamps of a column's newest cells.
@@ -176,7 +178,13 @@ impl KeyspanTable {
             keys,
             promises: Mutex::default(),
             wanted: WantedMaps::new(),
+            only: None,
         }
+    }
+
+    /// This table as if it had only the rows of a set of keys.
+    pub(crate) fn only(self, rows: RowSet) -> Self {
+        Self { only: Some(rows), ..self }
     }
 
     /// This table with the timestamp of each column's newest cell as more columns, behind its own
@@ -235,6 +243,7 @@ impl KeyspanTable {
             keys: self.keys.clone(),
             promises: Mutex::new(promises),
             wanted: self.wanted.clone(),
+            only: self.only.clone(),
         }
     }
 
@@ -267,6 +276,14 @@ impl KeyspanTable {
     }
 
     fn plan(&self, filters: &[Expr]) -> ScanPlan {
+        let plan = self.plan_of_all(filters);
+        match &self.only {
+            Some(only) => ScanPlan { pushdown: plan.pushdown.within(only), ..plan },
+            None => plan,
+        }
+    }
+
+    fn plan_of_all(&self, filters: &[Expr]) -> ScanPlan {
         if !self.view.pushdown {
             return ScanPlan { pushdown: Pushdown::none(filters), columns: None, timestamps: TimestampRange::all() };
         }

@@ -259,6 +259,7 @@ files! { "tests/slt/postgres":
     kinds_of_statements
     laterals
     limits_above
+    many_upserts
     materialized
     materialized_views
     merge
