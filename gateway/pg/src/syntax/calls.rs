@@ -138,7 +138,7 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         return over_rows(left, op, query, false).map(Some);
     }
     if *op != BinaryOperator::Eq {
-        return Ok(None);
+        return Ok(opposite(op).filter(|_| !is_written_without_nulls(right)).map(|op| unless_all(left, op, right)));
     }
     let operator = match right {
         _ if is_list_without_nulls(right) => EQUALS_ANY,
@@ -147,6 +147,30 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         _ => EQUALS_ANY_OR_NULL,
     };
     Ok(Some(custom(left, named_operator(operator), right)))
+}
+
+/// `x > ANY (list)` as `NOT x <= ALL (list)`: with a NULL in the list it is open where no item decides, for which
+/// DataFusion (55.2, `plan_any_op`) answers false.
+fn unless_all(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
+    let all = Expr::AllOp { left: Box::new(left.clone()), compare_op: op, right: Box::new(right.clone()) };
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
+}
+
+/// The comparison that holds where another does not.
+fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        BinaryOperator::NotEq => BinaryOperator::Eq,
+        _ => return None,
+    })
+}
+
+/// Whether the text of a list shows that it has no NULLs.
+fn is_written_without_nulls(list: &Expr) -> bool {
+    is_list_without_nulls(list) && !matches!(list, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 
 /// Whether a list has no NULLs as far as its text tells, so that a value is one of its items or not: such lists, and
