@@ -5,11 +5,15 @@
 //! [`Carried`].
 
 pub mod introspection;
+pub(crate) mod row_conditions;
 
 use crate::{
     advisory_locks::SessionLocks,
     auth::operator::OPERATOR_ROLE,
-    context::introspection::{NoObjects, SessionObjects},
+    context::{
+        introspection::{NoObjects, SessionObjects},
+        row_conditions::KeptConditions,
+    },
     instance::Instance,
     lock::Mutex,
     lookup::{self, type_names::TypeNames},
@@ -78,6 +82,8 @@ pub struct StatementContext {
     pub(crate) advisory_locks: Option<Arc<SessionLocks>>,
     /// The session's prepared statements and cursors.
     pub(crate) objects: Arc<dyn SessionObjects>,
+    /// What the session keeps of the conditions of tables.
+    pub(crate) conditions: Arc<KeptConditions>,
     /// Where names without a schema are looked up.
     pub path: Arc<SearchPath>,
     /// Set once nobody waits for the statement's rows any more.
@@ -115,6 +121,7 @@ impl StatementContext {
             ear: Arc::default(),
             advisory_locks: None,
             objects: Arc::new(NoObjects),
+            conditions: Arc::default(),
             path: Arc::default(),
             cancelled: CancelFlag::default(),
             instance: Some(Arc::clone(instance)),

@@ -33,6 +33,7 @@ use arrow::{
 };
 use datafusion::{
     common::TableReference,
+    config::ConfigOptions,
     datasource::provider_as_source,
     error::{DataFusionError, Result as PlanResult},
     execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
@@ -323,15 +324,19 @@ fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting
 
 /// A copy of one of the states that a statement starts from.
 fn state(statement: &StatementContext, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
+    which(states(statement)).clone()
+}
+
+/// The states that a statement starts from.
+fn states(statement: &StatementContext) -> &QueryStates {
     static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
-    let sessions = match &statement.instance {
+    match &statement.instance {
         Some(instance) => {
             let resources = &instance.resources;
             resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
         }
         None => &WITHOUT_SERVER,
-    };
-    which(sessions).clone()
+    }
 }
 
 /// Gives a state its statement.
@@ -342,15 +347,31 @@ fn with_context(
     nesting: views::Nesting,
 ) -> SessionContext {
     state.config_mut().set_extension(Arc::<crate::pg::exec::materialized::Shared>::default());
-    let options = state.config_mut().options_mut();
+    tell(state.config_mut().options_mut(), &statement);
+    state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
+    SessionContext::new_with_state(state)
+}
+
+/// Gives a configuration its statement.
+fn tell(options: &mut ConfigOptions, statement: &Arc<StatementContext>) {
     options.catalog.default_catalog.clone_from(&statement.database);
     options.execution.target_partitions = statement.streams();
     options.extensions.insert(statement.time());
     options.extensions.insert(crate::pg::datetime::style::Carried(statement.style.clone()));
     options.extensions.insert(statement.cancelled.clone());
     options.extensions.insert(crate::context::Carried(statement.clone()));
-    state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
-    SessionContext::new_with_state(state)
+}
+
+/// The configuration of no statement.
+pub(crate) fn bare_options(statement: &StatementContext) -> Arc<ConfigOptions> {
+    states(statement).without_functions.config_options().clone()
+}
+
+/// The configuration in which a statement's expressions run that are not planned anew.
+pub(crate) fn options_of(statement: &Arc<StatementContext>) -> Arc<ConfigOptions> {
+    let mut options = bare_options(statement).as_ref().clone();
+    tell(&mut options, statement);
+    Arc::new(options)
 }
 
 /// The state that all statements of a server start from.

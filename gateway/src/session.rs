@@ -6,7 +6,7 @@
 
 use crate::activity::{Activity, Listed};
 use crate::advisory_locks::OwnLocks;
-use crate::context::NotedPlan;
+use crate::context::{NotedPlan, row_conditions::KeptConditions};
 use crate::lookup;
 use crate::pg::datetime::{OwnedInput, Style};
 use crate::wire::transaction_status::TransactionStatus;
@@ -82,6 +82,8 @@ pub struct Session {
     pub(crate) cursors: Cursors,
     /// Both of them, as the session's statements see them.
     objects: Arc<context::Objects>,
+    /// The conditions of tables that it writes.
+    conditions: Arc<KeptConditions>,
     notifications: listening::Notifications,
     /// Numbers that it has locked.
     pub(crate) advisory_locks: OwnLocks,
@@ -198,6 +200,7 @@ impl Session {
             plan_cache: PlanCache::default(),
             cursors,
             objects,
+            conditions: Arc::default(),
             notifications: listening::Notifications::default(),
             advisory_locks,
             last_values: Arc::default(),

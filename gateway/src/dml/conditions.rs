@@ -1,4 +1,9 @@
 //! The conditions on rows that are written: those of the domains of columns, then those of the table.
+//!
+//! They are planned once, as a SELECT over the rows; a session keeps what they became, and holds the rows of
+//! its next statements against that.
+
+mod kept;
 
 use super::{
     defaults::parsed,
@@ -6,13 +11,15 @@ use super::{
     target::{Target, TargetColumn},
 };
 use crate::{
+    context::{StatementContext, row_conditions::RowConditions},
     pg::{
         error::{Result, SqlError, SqlState},
         functions::domains::{condition_of, null_refused, violated},
     },
     query::Query,
+    view::View,
 };
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, SelectItem};
 use futures::TryStreamExt;
 use keyspan_catalog::{Domain, Value, table::Check};
@@ -93,12 +100,45 @@ pub(crate) async fn check(
     rows: &[&[Value]],
     altering: bool,
 ) -> Result<(), (usize, SqlError)> {
+    if rows.is_empty() || !target.has_conditions() {
+        return Ok(());
+    }
+    let context = query.statement_context();
+    if let Some(kept) = context.kept_conditions(&target.table).filter(|_| !altering) {
+        return kept::check(&kept, context, target, rows);
+    }
+    let conditions = target.conditions().map_err(|error| (0, error))?;
+    let (found, kept) = looked_at(query, target, &conditions, rows).await?;
+    // Rows that are there are held against conditions that the table is still to get.
+    if let Some(kept) = kept.filter(|_| !altering) {
+        context.keep_conditions(&target.table, kept);
+    }
+    found.map_or(Ok(()), |(row, condition)| Err((row, refused(target, condition, rows[row], altering))))
+}
+
+/// [`check`] of rows that go around the optimizer, of all of them.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn check_around(
+    context: Arc<StatementContext>,
+    view: &View,
+    target: &Target,
+    rows: &[&[Value]],
+) -> Result<()> {
     if !target.has_conditions() {
         return Ok(());
     }
-    let conditions = target.conditions().map_err(|error| (0, error))?;
-    let Some((row, condition)) = first_violated(query, target, &conditions, rows).await? else { return Ok(()) };
-    let error = match &condition.of {
+    let checked = match context.kept_conditions(&target.table) {
+        Some(kept) => kept::check(&kept, &context, target, rows),
+        None => check(&Query::new(context, view.clone())?, target, rows, false).await,
+    };
+    checked.map_err(|(_, error)| error)
+}
+
+/// That a row contradicts a condition.
+fn refused(target: &Target, condition: &Condition<'_>, row: &[Value], altering: bool) -> SqlError {
+    match &condition.of {
         Of::Domain { column, check, .. } => {
             // Of the column's, whichever below it says so: as PostgreSQL has it.
             let domain = column.domains.last().map_or("", |domain| domain.name.as_str());
@@ -112,10 +152,9 @@ pub(crate) async fn check(
         Of::Table(check) => {
             let (check, table) = (&check.name, &target.table.name);
             let message = format!("new row for relation \"{table}\" violates check constraint \"{check}\"");
-            SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(target.failing(rows[row]))
+            SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(target.failing(row))
         }
-    };
-    Err((row, error))
+    }
 }
 
 /// The first row that contradicts one of these conditions, and the first that it contradicts.
@@ -131,6 +170,16 @@ pub(crate) async fn first_violated<'a, 'c>(
     if conditions.is_empty() || rows.is_empty() {
         return Ok(None);
     }
+    Ok(looked_at(query, target, conditions, rows).await?.0)
+}
+
+/// The first row that contradicts a condition, and what may be kept of how that was found.
+async fn looked_at<'a, 'c>(
+    query: &Query,
+    target: &Target,
+    conditions: &'a [Condition<'c>],
+    rows: &[&[Value]],
+) -> Result<(Option<(usize, &'a Condition<'c>)>, Option<RowConditions>), (usize, SqlError)> {
     let at_first = |error: SqlError| (0, error);
     let quoted = |name: &str| Ident::with_quote('"', name);
     let item = |(at, condition): (usize, &Condition<'_>)| SelectItem::ExprWithAlias {
@@ -140,18 +189,24 @@ pub(crate) async fn first_violated<'a, 'c>(
     let items: Vec<_> = conditions.iter().enumerate().map(item).collect();
     let name = quoted(&target.table.name);
     let (_, plan) = written_rows(query, target, &name, &items, rows).await.map_err(at_first)?;
-    let mut batches = query.run(plan).await.map_err(at_first)?;
+    let optimized = query.optimize(&plan).await.map_err(at_first)?;
+    let physical = query.physical(&optimized).await.map_err(at_first)?;
+    let kept = kept::conditions_of(query, target, &plan, &physical);
+    let mut batches = query.run_physical(&optimized, physical).map_err(at_first)?;
     let mut first = 0;
     while let Some(batch) = batches.try_next().await.map_err(|error| at_first(error.into()))? {
         for row in 0..batch.num_rows() {
-            for (column, condition) in batch.columns().iter().zip(conditions) {
-                let holds = column.as_boolean_opt().is_none_or(|holds| holds.is_null(row) || holds.value(row));
-                if !holds {
-                    return Ok(Some((first + row, condition)));
-                }
+            if let Some(at) = violated_by(batch.columns(), row) {
+                return Ok((Some((first + row, &conditions[at])), kept));
             }
         }
         first += batch.num_rows();
     }
-    Ok(None)
+    Ok((None, kept))
+}
+
+/// The first of the conditions that a row contradicts: those that are not NULL and do not hold.
+fn violated_by(conditions: &[ArrayRef], row: usize) -> Option<usize> {
+    let holds = |of: &ArrayRef| of.as_boolean_opt().is_none_or(|holds| holds.is_null(row) || holds.value(row));
+    conditions.iter().position(|condition| !holds(condition))
 }

@@ -260,7 +260,7 @@ fn all_columns(target: &Target, of: impl Fn(&TargetColumn) -> Field, rows: &[&[V
 }
 
 /// The values of columns, given by their places.
-fn batch(target: &Target, places: &[usize], schema: &SchemaRef, rows: &[&[Value]]) -> Result<RecordBatch> {
+pub(super) fn batch(target: &Target, places: &[usize], schema: &SchemaRef, rows: &[&[Value]]) -> Result<RecordBatch> {
     let array = |at: &usize| -> Result<ArrayRef> {
         let (at, column) = (*at, &target.columns[*at]);
         if rows.is_empty() {

@@ -309,11 +309,15 @@ pub(super) fn assigned(operand: Operand, kind: SqlType, parameters: &mut Paramet
             Some(Operand::Literal(ScalarValue::Utf8(Some(number.to_string()))))
         }
         Operand::Digits(digits) => keeps_digits.then(|| Operand::Literal(ScalarValue::Utf8(Some(digits)))),
-        Operand::Cast(inner, to) => assigned((to == kind).then_some(*inner)?, kind, parameters),
+        // A parameter has the type that it is cast to.
+        Operand::Cast(inner, to) => {
+            let is_text = |kind| matches!(kind, SqlType::Text | SqlType::Varchar(_));
+            assigned((to == kind || is_text(to) && is_text(kind)).then_some(*inner)?, to, parameters)
+        }
         Operand::Now => matches!(kind, SqlType::Timestamptz(_) | SqlType::Timestamp(_)).then_some(Operand::Now),
         Operand::Uuid => (kind == SqlType::Uuid).then_some(Operand::Uuid),
         Operand::Default => None,
-        operand => parameters.beside(&operand, kind).map(|()| operand),
+        operand => parameters.given(&operand, kind).map(|()| operand),
     }
 }
 

@@ -44,6 +44,19 @@ impl Parameters {
         }
     }
 
+    /// The same for an operand that goes to a column: numbers without a loss go to numerics, and whole ones to floats.
+    pub(super) fn given(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {
+        let Operand::Parameter(number) = operand else { return self.beside(operand, kind) };
+        let data = self.parameter(*number, ParameterType::of_kind(kind))?;
+        let is_whole = matches!(data, DataType::Int16 | DataType::Int32 | DataType::Int64);
+        let fits = match kind {
+            SqlType::Numeric { .. } | SqlType::Exact(_) => is_whole || numeric::is_exact(&data),
+            SqlType::Float8 => is_whole,
+            _ => false,
+        };
+        (fits || same(kind, &data)).then_some(())
+    }
+
     /// The same for an operand that a part of a key is compared with, or that is added to a numeric. Numbers keep all
     /// their digits.
     pub(super) fn compared(&mut self, operand: &Operand, kind: SqlType) -> Option<()> {

@@ -279,7 +279,9 @@ fn value(expr: &Expr) -> Option<Operand> {
 
 /// What a column is compared with: a value, cast or not.
 fn compared(expr: &Expr) -> Option<Operand> {
-    value(expr).or_else(|| cast(expr))
+    // A cast to a numeric with digits would round what it is compared with.
+    let rounds = |operand: &Operand| matches!(operand, Operand::Cast(_, SqlType::Numeric { .. } | SqlType::Exact(_)));
+    value(expr).or_else(|| cast(expr).filter(|operand| !rounds(operand)))
 }
 
 /// What a column is given: an operand, a number with a point, a cast, its default, the time or a random uuid.
@@ -291,26 +293,36 @@ pub(super) fn given(expr: &Expr) -> Option<Operand> {
         .or_else(|| called(expr))
 }
 
-/// `$1::type` or `'text'::type`.
+/// `$1::type`, `'text'::type`, `5::type` or `1.5::type`.
 fn cast(expr: &Expr) -> Option<Operand> {
     match expr {
         Expr::Nested(inner) => cast(inner),
         Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, array: false, format: None } => {
             let kind = kind_of(data_type)?;
-            let value = value(expr).or_else(|| cast(expr))?;
-            let is_open = matches!(value, Operand::Parameter(_) | Operand::Literal(ScalarValue::Utf8(_)));
+            let value = added(expr).or_else(|| cast(expr))?;
+            let is_open = match &value {
+                Operand::Parameter(_) | Operand::Literal(ScalarValue::Utf8(_)) => true,
+                Operand::Literal(ScalarValue::Int64(_)) | Operand::Digits(_) => is_number(kind),
+                _ => false,
+            };
             is_open.then(|| Operand::Cast(Box::new(value), kind))
         }
         _ => None,
     }
 }
 
-/// The types that a cast names, of those that have no length and no digits that it would cut to.
+fn is_number(kind: SqlType) -> bool {
+    use SqlType::{Exact, Float8, Int2, Int4, Int8, Numeric};
+    matches!(kind, Int2 | Int4 | Int8 | Numeric { .. } | Exact(_) | Float8)
+}
+
+/// The types that a cast names, of those that it cuts nothing to, or what a column of the type cuts as well.
 fn kind_of(data_type: &DataType) -> Option<SqlType> {
-    use SqlType::{Bool, Bytea, Date, Int2, Int4, Int8, Json, Jsonb, Text, Timestamp, Timestamptz, Uuid};
+    use SqlType::{Bool, Bytea, Date, Json, Jsonb, Text, Timestamp, Timestamptz, Uuid, Varchar};
     let cuts_nothing = |kind: &SqlType| {
-        matches!(kind, Bool | Bytea | Date | Int2 | Int4 | Int8 | Json | Jsonb | Text | Uuid)
-            || matches!(kind, Timestamp(None) | Timestamptz(None))
+        is_number(*kind)
+            || matches!(kind, Bool | Bytea | Date | Json | Jsonb | Text | Uuid)
+            || matches!(kind, Timestamp(None) | Timestamptz(None) | Varchar(None))
     };
     sql_type(data_type).ok().filter(cuts_nothing)
 }

@@ -95,6 +95,7 @@ async fn short_statements_are_compiled() {
             "INSERT INTO t VALUES ($1, $2, $3, $4, DEFAULT) ON CONFLICT DO NOTHING RETURNING *, t.n AS m, n",
             "INSERT INTO t (a, b, c, n, j) VALUES ($1, $2::int, now(), 1, $3::jsonb), ($4, $5::int, CURRENT_TIMESTAMP, 2, CAST($6 AS jsonb))",
             "INSERT INTO t (a, b, c, n, j) VALUES ('x', 1, transaction_timestamp(), 1, '{}'::jsonb)",
+            "INSERT INTO t (a, b, c, n, q, s) VALUES ($1::varchar, 5::int, $2, 7::bigint, $3::numeric(5,2), $4::text), ($5, 1::int, $6, 1, $7::numeric(5,2), $8)",
             "UPDATE t SET j = CAST($4 AS jsonb), n = '7'::bigint WHERE a = $1::text AND b = $2 AND c = $3::timestamptz",
             "UPDATE t SET q = -0.5, n = $1 WHERE a = $2 AND b = $3 AND c = $4",
             "UPDATE t SET n = $1, s = 'abc' WHERE a = $2 AND b = $3 AND c = $4",

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     context::StatementContext,
     dml::{
+        conditions,
         defaults::Defaults,
         insert::{NewRow, called, creation, new_row, numbers, put_blindly, put_new, resolve},
         returning::{Returned, field},
@@ -38,8 +39,9 @@ use std::{
     sync::Arc,
 };
 
-/// Rows of an INSERT, at most.
-const ROWS_MAX: usize = 256;
+/// Rows of an INSERT, times the columns of its table, at most: what the protocol has parameters for, and fewer cells
+/// than a transaction may write.
+const VALUES_MAX: usize = 1 << 16;
 
 /// A write that goes around the optimizer.
 pub(super) struct Write {
@@ -94,9 +96,9 @@ impl Write {
         let mut rows = shape::insert(insert)?;
         let (target, named) = resolve(view, insert).ok()?;
         names::filled(view, &target.name())?;
-        let width = rows.first().filter(|_| rows.len() <= ROWS_MAX)?.len();
+        let width = rows.first().filter(|_| rows.len() * target.columns.len() <= VALUES_MAX)?.len();
         let fits = if insert.columns.is_empty() { (1..=named.len()).contains(&width) } else { width == named.len() };
-        if target.has_conditions() || !fits || rows.iter().any(|row| row.len() != width) {
+        if !fits || rows.iter().any(|row| row.len() != width) {
             return None;
         }
         // A column that has its default in all rows is one that is not named.
@@ -137,6 +139,8 @@ impl Write {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
             // A row that is new has its defaults, and one that is there keeps what it has.
+            // What rows become that are there is held against them as well.
+            OnConflict::Update { .. } if target.has_conditions() => return None,
             OnConflict::Update { .. }
                 if !has_defaults && returned.is_none() && upsert::is_blind(&target, &called, &given, &conflict) =>
             {
@@ -197,7 +201,9 @@ impl Write {
 
     /// Whether it needs to know what a statement knows: the time, sequences, numbers of rows.
     pub(super) fn asks_context(&self) -> bool {
-        matches!(&self.how, How::Insert(insert) if insert.has_defaults || self.target.hidden_key.is_some())
+        let target = &self.target;
+        let asks = |insert: &Insert| insert.has_defaults || target.hidden_key.is_some() || target.has_conditions();
+        matches!(&self.how, How::Insert(insert) if asks(insert))
     }
 
     /// What it writes, how many rows, and those of RETURNING. `None` when the values are such that the general way has
@@ -212,7 +218,11 @@ impl Write {
         let mut returned = Returned::plain(self.returned.is_some());
         let (key, old) = match &self.how {
             How::Insert(insert) => {
-                let new = self.new_rows(insert, view, parameters, context)?;
+                let new = self.new_rows(insert, view, parameters, context.clone())?;
+                if let Some(context) = context {
+                    let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
+                    Box::pin(conditions::check_around(context, view, &self.target, &values)).await?;
+                }
                 let count = self.put(insert, new, (view, parameters), (&mut written, &mut returned)).await?;
                 return count.map(|count| self.done(written, count, returned)).transpose();
             }

@@ -339,6 +339,7 @@ impl World {
             snapshot: Arc::clone(&self.snapshot),
             settings: BTreeMap::new(),
             objects: Arc::new(NoObjects),
+            conditions: Arc::default(),
             style: Arc::default(),
             path: Arc::default(),
             rows: None,

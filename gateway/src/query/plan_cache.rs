@@ -340,19 +340,39 @@ fn may_be_kept(plan: &LogicalPlan) -> PlanResult<bool> {
             | LogicalPlan::DescribeTable(_) => false,
             _ => true,
         };
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                may &= match expr {
-                    Expr::ScalarFunction(call) => {
-                        call.func.signature().volatility != Volatility::Stable && !reads_time(call)
-                    }
-                    // It may become a time: that of another moment.
-                    Expr::Literal(value, _) => !value.try_as_str().flatten().is_some_and(depends_on_now),
-                    _ => true,
-                };
-                Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
-            })
-        })?;
+        may &= computes_the_same(node)?;
+        Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(may)
+}
+
+/// Whether the expressions of a node are the same whenever they are planned.
+fn computes_the_same(node: &LogicalPlan) -> PlanResult<bool> {
+    let mut may = true;
+    node.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            may &= match expr {
+                Expr::ScalarFunction(call) => {
+                    call.func.signature().volatility != Volatility::Stable && !reads_time(call)
+                }
+                // It may become a time: that of another moment.
+                Expr::Literal(value, _) => !value.try_as_str().flatten().is_some_and(depends_on_now),
+                _ => true,
+            };
+            Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        })
+    })?;
+    Ok(may)
+}
+
+/// Whether a plan of one relation, with nothing but items of its rows, is the same whenever it is made, but for the
+/// rows.
+pub(crate) fn is_the_same_whenever_made(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut may = true;
+    plan.apply_with_subqueries(|node| {
+        let is_plain =
+            matches!(node, LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_));
+        may &= is_plain && computes_the_same(node)?;
         Ok(if may { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     Ok(may)

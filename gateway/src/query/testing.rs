@@ -156,6 +156,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
         settings: BTreeMap::from([("search_path".to_owned(), "\"$user\", public".to_owned())]),
         rows: None,
         objects: Arc::new(NoObjects),
+        conditions: Arc::default(),
         style: Arc::default(),
         path: Arc::default(),
         last_values: Arc::default(),

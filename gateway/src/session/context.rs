@@ -68,6 +68,7 @@ impl Session {
             ear: self.ear().clone(),
             advisory_locks: Some(self.advisory_locks.0.clone()),
             objects: self.objects.clone(),
+            conditions: self.conditions.clone(),
             path: view.path.clone(),
             instance: Some(self.instance.clone()),
             // The plan holds the context: the session alone holds the plan.

@@ -281,3 +281,17 @@ async fn a_commit_is_bounded() {
     let error = written.mutate(&table, key, vec![marker()]).unwrap_err();
     assert_eq!((error.state.0, error.message.as_str()), ("54000", "a commit of more than 100000 cells"));
 }
+
+/// What a session keeps of conditions holds no statement, which would hold the session's conditions in turn.
+#[tokio::test]
+async fn kept_conditions_go_with_their_session() {
+    let world = World::new().await;
+    let mut session = world.tenant("alto");
+    let sql = "CREATE TABLE named (id int PRIMARY KEY, name text CHECK (length(name) > 1 AND id % 2 = 0));
+        INSERT INTO named VALUES (2, 'ab'); INSERT INTO named VALUES (4, 'cd')";
+    assert_eq!(run(&mut session, sql).await, "CREATE TABLE\nINSERT 0 1\nINSERT 0 1");
+    let kept = std::sync::Arc::downgrade(&session.conditions);
+    assert!(kept.upgrade().is_some_and(|kept| kept.tables() == 1));
+    drop(session);
+    assert!(kept.upgrade().is_none(), "a circle");
+}

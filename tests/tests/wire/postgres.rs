@@ -285,6 +285,7 @@ files! { "tests/slt/postgres":
     records_of_json
     regexps
     relational
+    repeated_checks
     returned_beside
     rolled_values
     rows_at_once

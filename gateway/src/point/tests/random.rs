@@ -4,6 +4,7 @@ use super::{answer, is_compiled, prepared};
 use crate::{
     pg::{
         codec::{format::Format, parameter},
+        numeric,
         types::ParameterType,
     },
     session::{
@@ -128,6 +129,7 @@ impl Case {
             0..=2 if !cuts => format!("{operand}::{}", kind.0),
             0 => format!("CAST({operand} AS {})", kind.0),
             3 if kind.0 != "bytea" => format!("{operand}::text"),
+            4 if kind.0.starts_with(['t', 'v']) => format!("{operand}::varchar"),
             _ => operand,
         }
     }
@@ -150,6 +152,8 @@ impl Case {
             ("smallint" | "int" | "bigint", 1) => Some(DataType::Int16),
             ("text", 0) => Some(DataType::Utf8View),
             ("int", 2) => Some(DataType::Utf8View),
+            ("numeric(5,2)" | "double precision" | "real", 0) => Some(DataType::Int64),
+            ("numeric(5,2)", 1..=3) => Some(numeric::EXACT),
             _ => None,
         };
         let declared = declared.map(ParameterType::from);
