@@ -21,6 +21,9 @@ use std::{pin::Pin as Pinned, sync::Arc};
 /// return.
 const MORE_ROWS_MIN: u64 = 100;
 
+/// Times that a scan asks for the families of its table anew.
+const SCHEMAS_MAX: u32 = 8;
+
 type Stream = Pinned<Box<dyn futures::Stream<Item = crate::Result<Vec<ApiRow>>> + Send>>;
 
 /// The rows of a scan.
@@ -50,6 +53,8 @@ struct Scanning {
     last: Option<RowKey>,
     /// Rows that came, and are not looked at yet.
     came: std::vec::IntoIter<ApiRow>,
+    /// How often the scan has asked for the families anew.
+    learned: u32,
 }
 
 impl Scanning {
@@ -71,7 +76,7 @@ impl Scanning {
         let reader = RowReader::new(&known.schema, &scan, store.now())?;
         let (rest, rows_max) = (scan.rows.clone(), scan.rows_max);
         let came = Vec::new().into_iter();
-        Ok(Self { store, table, known, scan, reader, rest, rows_max, current: None, last: None, came })
+        Ok(Self { store, table, known, scan, reader, rest, rows_max, current: None, last: None, came, learned: 0 })
     }
 
     async fn next(&mut self) -> Result<Option<Vec<Row>>> {
@@ -85,6 +90,10 @@ impl Scanning {
                 }
                 continue;
             };
+            if self.known.may_be_new(&row) {
+                self.learn().await?;
+                continue;
+            }
             self.last = Some(row.key.clone());
             if let Some(row) = self.read(row)? {
                 bytes += row.size();
@@ -97,6 +106,26 @@ impl Scanning {
             self.cover()?;
         }
         Ok((!batch.is_empty()).then_some(batch))
+    }
+
+    /// Asks the server for the table's families, and for the rows behind the last one anew: of a row in a family that was
+    /// not known, only that has come.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for a server that goes on sending cells of families which it says that it does not have.
+    async fn learn(&mut self) -> Result<()> {
+        self.learned += 1;
+        if self.learned > SCHEMAS_MAX {
+            let message = format!("table {:?}: cells of a family that the table does not have", self.table.as_str());
+            return Err(Error::Protocol(message));
+        }
+        self.known = self.store.refreshed(&self.table).await?;
+        self.reader = RowReader::new(&self.known.schema, &self.scan, self.store.now())?;
+        if let Some(last) = &self.last {
+            self.rest = behind(&self.rest, last, self.scan.reversed);
+        }
+        (self.current, self.came) = (None, Vec::new().into_iter());
+        Ok(())
     }
 
     /// Takes more rows from the server; false if there are none.

@@ -1,6 +1,7 @@
 //! Families and rules, as the server has them and as the store shows them.
 
 use super::{GUARD_FAMILY, HIDDEN_GUARD_FAMILY, guard::Place};
+use crate::{ApiCell, ApiRow};
 use keyspan_bigtable_api::admin::{
     self, ColumnFamily, GcRule as ApiRule, Table, Type,
     gc_rule::{Intersection, Rule, Union},
@@ -41,6 +42,12 @@ impl Known {
             guard,
             learned: Instant::now(),
         })
+    }
+
+    /// Whether what was read of a row is a cell of a family that is not known: it may have been made since.
+    pub(super) fn may_be_new(&self, row: &ApiRow) -> bool {
+        let is_hidden = |cell: &ApiCell| self.guard == Place::Hidden && cell.family.as_str() == HIDDEN_GUARD_FAMILY;
+        matches!(row.cells.as_slice(), [cell] if !self.schema.families.contains_key(&cell.family) && !is_hidden(cell))
     }
 }
 

@@ -189,6 +189,34 @@ async fn families_that_others_make_are_seen() {
     assert_eq!(gone.kind(), ErrorKind::NotFound);
 }
 
+/// Any cell proves that a row is there, whatever its family, and the server is asked for one alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_families_that_others_make_are_there() {
+    let settings = instance();
+    make(&settings).await;
+    let (ours, theirs) = (store(settings.clone()), store(settings));
+    let writes = ["k", "m", "o"].map(|name| row(name, b"v")).to_vec();
+    ours.commit(Commit { writes, validation: None }).await.unwrap();
+    let keys = async |rows_max: Option<u64>, reversed: bool| {
+        let columns = Columns::Of(vec![FamilyColumns { family: family("a"), qualifiers: Some(vec!["n".into()]) }]);
+        let scan = Scan { columns, versions_max: Some(1), keep_empty: true, rows_max, reversed, ..Scan::all() };
+        let found = ours.read_rows(&table(), scan).await.unwrap();
+        found.iter().map(|row| String::from_utf8(row.key.to_vec()).unwrap()).collect::<String>()
+    };
+    assert_eq!(keys(None, false).await, "kmo");
+    for (new, names, all) in [("0", ["l", "n"], "klmno"), ("1", ["j", "p"], "jklmnop")] {
+        theirs.modify_families(&table(), vec![FamilyChange::Create(family(new), Family::default())]).await.unwrap();
+        let row = |name| {
+            // With a cell in a family that is known, behind that of the new one, and without.
+            let mutations = vec![set(new, "n", b"w"), set(if name == "l" { "a" } else { new }, "other", b"w")];
+            Write::Row { table: table(), row: RowMutation { key: key(name), mutations } }
+        };
+        theirs.commit(Commit { writes: names.map(row).to_vec(), validation: None }).await.unwrap();
+        assert_eq!(keys(Some(3), new == "1").await, if new == "1" { "pon" } else { "klm" });
+        assert_eq!(keys(None, false).await, all);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_counted() {
     let settings = instance();
