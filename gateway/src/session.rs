@@ -430,6 +430,11 @@ impl Session {
         ))
     }
 
+    /// Whether its transaction has written a row of a table on a server, which is atomic by row.
+    pub(crate) fn writes_on_server(&self) -> bool {
+        self.transaction.writes_on_server()
+    }
+
     /// Whether statements may go around the optimizer.
     pub(crate) fn takes_fast_path(&self) -> bool {
         self.settings.point()

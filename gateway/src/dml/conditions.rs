@@ -121,7 +121,7 @@ pub(crate) async fn check(
 /// # Errors
 /// As there.
 pub(crate) async fn check_around(
-    context: Arc<StatementContext>,
+    context: &Arc<StatementContext>,
     view: &View,
     target: &Target,
     rows: &[&[Value]],
@@ -130,10 +130,15 @@ pub(crate) async fn check_around(
         return Ok(());
     }
     let checked = match context.kept_conditions(&target.table) {
-        Some(kept) => kept::check(&kept, &context, target, rows),
-        None => check(&Query::new(context, view.clone())?, target, rows, false).await,
+        Some(kept) => kept::check(&kept, context, target, rows),
+        None => check(&Query::new(context.clone(), view.clone())?, target, rows, false).await,
     };
-    checked.map_err(|(_, error)| error)
+    // Who may not read the table sees no row of it.
+    let shown = |error: SqlError| match context.may_read(target.table.id.0) {
+        true => error,
+        false => SqlError { detail: None, ..error },
+    };
+    checked.map_err(|(_, error)| shown(error))
 }
 
 /// That a row contradicts a condition.

@@ -188,7 +188,7 @@ pub(super) async fn run(
         count += match &conflict {
             _ if blind => put_blindly(target, named, new, &mut seen, &mut written)?,
             OnConflict::Update { .. } => {
-                let upsert = upsert::Upsert { query, target, insert, parameters };
+                let upsert = upsert::Upsert { query, target, called: &called(insert, target), parameters };
                 upsert.run(&conflict, new, &mut seen, &mut written, returned).await?
             }
             OnConflict::Fail | OnConflict::Nothing { .. } => {

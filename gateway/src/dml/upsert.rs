@@ -31,6 +31,7 @@ use keyspan_catalog::Value;
 use keyspan_storage::{KeyRange, RowKey, RowSet};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    ops::ControlFlow,
     sync::Arc,
 };
 
@@ -108,6 +109,24 @@ pub(crate) fn is_blind(target: &Target, called: &Ident, named: &[usize], conflic
     inserted == set && changes(target, assignments).all(is_given)
 }
 
+/// Whether an update computes nothing but of the rows: it asks no query, takes no parameter, and leaves keys and messages
+/// as they are.
+pub(crate) fn is_of_rows(target: &Target, assignments: &[(String, Expr)], condition: Option<&Expr>) -> bool {
+    let is_plain = |expr: &Expr| {
+        let asks = |expr: &Expr| match expr {
+            Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        !select::has_subquery(expr) && ast::visit_expressions(expr, asks).is_continue()
+    };
+    let stays = |place: usize| {
+        let column = &target.columns[place];
+        !matches!(column.place, Place::Key(_)) && column.message().is_none()
+    };
+    let Ok(set) = set_columns(target, changes(target, assignments).cloned().collect()) else { return false };
+    set.iter().all(|(place, value)| stays(*place) && is_plain(value)) && condition.is_none_or(is_plain)
+}
+
 /// What is set, without parts of the key that are set to those of the inserted row: it conflicts with one that has the
 /// same.
 pub(crate) fn changes<'a>(
@@ -180,16 +199,17 @@ fn hint_within(hints: &mut Vec<Option<ParameterType>>, expr: &Expr, target: &Tar
 }
 
 /// What an upsert that is not blind needs.
-pub(super) struct Upsert<'a> {
-    pub(super) query: &'a Query,
-    pub(super) target: &'a Target,
-    pub(super) insert: &'a ast::Insert,
-    pub(super) parameters: &'a [ScalarValue],
+pub(crate) struct Upsert<'a> {
+    pub(crate) query: &'a Query,
+    pub(crate) target: &'a Target,
+    /// By what the statement calls the table.
+    pub(crate) called: &'a Ident,
+    pub(crate) parameters: &'a [ScalarValue],
 }
 
 impl Upsert<'_> {
     /// Inserts the rows that are not there and updates those that are; how many were written.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         conflict: &OnConflict,
         new: Vec<NewRow>,
@@ -235,12 +255,12 @@ impl Upsert<'_> {
         let target = self.target;
         let set = set_columns(target, changes(target, assignments).cloned().collect())?;
         let keys = target.key_columns();
-        let name = self.table_name();
-        let mut items = select::key_items(target, &name);
+        let name = self.called;
+        let mut items = select::key_items(target, name);
         let mut assignments = Vec::with_capacity(set.len());
         for (place, mut value) in set {
-            select::qualify(&mut value, target, &name);
-            let one = Assignment::of(target, &name, place, value)?;
+            select::qualify(&mut value, target, name);
+            let one = Assignment::of(target, name, place, value)?;
             items.extend(one.items.iter().cloned());
             assignments.push(one);
         }
@@ -248,14 +268,14 @@ impl Upsert<'_> {
         let keyed = assignments.iter().any(|one| one.is_of_key(target));
         let whole = returned.is_wanted() || target.has_conditions();
         if whole {
-            items.extend(select::all_items(target, &name));
+            items.extend(select::all_items(target, name));
         }
         let mut condition = condition.cloned();
         if let Some(condition) = &mut condition {
-            select::qualify(condition, target, &name);
+            select::qualify(condition, target, name);
         }
-        let condition = self.joined(&name, condition)?;
-        let from = vec![self.taken(&name, conflicting)?, self.excluded(conflicting)?];
+        let condition = self.joined(name, condition)?;
+        let from = vec![self.taken(name, conflicting)?, self.excluded(conflicting)?];
         let select = select::select(items, from, Some(condition))?;
         let by_key: HashMap<&RowKey, &NewRow> = conflicting.iter().map(|row| (&row.key, row)).collect();
         let mut batches = rows(self.query, &select, self.parameters).await?;
@@ -292,11 +312,6 @@ impl Upsert<'_> {
             conditions::check(self.query, target, &changed, false).await.map_err(|(_, error)| error)?;
         }
         Ok(count)
-    }
-
-    /// The name by which the statement calls the table.
-    fn table_name(&self) -> Ident {
-        insert::called(self.insert, self.target)
     }
 
     /// The rows of the table that have the keys, as the statement calls it.

@@ -30,6 +30,9 @@ pub(crate) fn columns(name: Option<&str>) -> Result<SchemaRef> {
 /// The rows of `SHOW`.
 pub(crate) fn show(session: &Session, name: Option<&str>) -> Result<Outcome> {
     let mut settings = session.settings();
+    if session.writes_on_server() {
+        settings.insert("keyspan.transactions".into(), "row".into());
+    }
     let rows = match name {
         Some(name) => {
             let lower = name.to_lowercase();

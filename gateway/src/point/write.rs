@@ -14,22 +14,23 @@ use crate::{
     dml::{
         conditions,
         defaults::Defaults,
-        insert::{NewRow, called, creation, new_row, numbers, put_blindly, put_new, resolve},
+        insert::{LOOKUP_ROWS, NewRow, called, creation, new_row, numbers, put_blindly, put_new, resolve},
         returning::{Returned, field},
         target::{Target, TargetColumn},
         upsert,
     },
     pg::{error::Result, ident::fold},
     provider::keys::Keys,
+    query::Query,
     sql::write::{OnConflict, on_conflict},
     view::View,
-    write_set::WriteSet,
+    write_set::{CELLS_MAX, WriteSet},
 };
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::{
     execution::SendableRecordBatchStream,
     scalar::ScalarValue,
-    sql::sqlparser::ast::{self, SelectItem},
+    sql::sqlparser::ast::{self, Ident, SelectItem},
 };
 use futures::TryStreamExt;
 use keyspan_catalog::{Table, Value, table::Identity};
@@ -42,6 +43,8 @@ use std::{
 /// Rows of an INSERT, times the columns of its table, at most: what the protocol has parameters for, and fewer cells
 /// than a transaction may write.
 const VALUES_MAX: usize = 1 << 16;
+/// Bytes of the rows of an INSERT, at most: more of them may be a load.
+const BYTES_MAX: usize = 32 << 20;
 
 /// A write that goes around the optimizer.
 pub(super) struct Write {
@@ -77,6 +80,8 @@ enum Taken {
     Skip,
     Overwrite,
     Change(Box<Change>),
+    /// As the optimizer plans it.
+    Compute(Box<OnConflict>, Ident),
 }
 
 impl std::fmt::Debug for Write {
@@ -139,21 +144,32 @@ impl Write {
             OnConflict::Fail => Taken::Fail,
             OnConflict::Nothing { .. } => Taken::Skip,
             // A row that is new has its defaults, and one that is there keeps what it has.
-            // What rows become that are there is held against them as well.
-            OnConflict::Update { .. } if target.has_conditions() => return None,
             OnConflict::Update { .. }
-                if !has_defaults && returned.is_none() && upsert::is_blind(&target, &called, &given, &conflict) =>
+                if !target.has_conditions()
+                    && !has_defaults
+                    && returned.is_none()
+                    && upsert::is_blind(&target, &called, &given, &conflict) =>
             {
                 Taken::Overwrite
             }
-            OnConflict::Update { assignments, condition: None, .. } if target.hidden_key.is_none() => {
-                let named = Named::called(&target.name(), &fold(&called))?;
-                let set = upsert::changes(&target, assignments).cloned().collect();
-                let set = Set { of: &named, values: set, excluded: true };
-                let places = places(returned.as_ref());
-                Taken::Change(Box::new(Change::of(&target, set, places, parameters, view)?))
+            OnConflict::Update { .. } if target.hidden_key.is_some() => return None,
+            OnConflict::Update { assignments, condition, .. } => {
+                let change = || {
+                    let named = Named::called(&target.name(), &fold(&called))?;
+                    let set = upsert::changes(&target, assignments).cloned().collect();
+                    let set = Set { of: &named, values: set, excluded: true };
+                    Change::of(&target, set, places(returned.as_ref()), parameters, view)
+                };
+                // What rows become that are there is held against conditions as well.
+                let is_simple = condition.is_none() && !target.has_conditions();
+                match is_simple.then(change).flatten() {
+                    Some(change) => Taken::Change(Box::new(change)),
+                    None if upsert::is_of_rows(&target, assignments, condition.as_deref()) => {
+                        Taken::Compute(Box::new(conflict.clone()), called.clone())
+                    }
+                    None => return None,
+                }
             }
-            OnConflict::Update { .. } => return None,
         };
         let key_places = target.key_places().ok()?;
         let how = How::Insert(Box::new(Insert { given, key_places, rows, taken, has_defaults }));
@@ -202,7 +218,10 @@ impl Write {
     /// Whether it needs to know what a statement knows: the time, sequences, numbers of rows.
     pub(super) fn asks_context(&self) -> bool {
         let target = &self.target;
-        let asks = |insert: &Insert| insert.has_defaults || target.hidden_key.is_some() || target.has_conditions();
+        let asks = |insert: &Insert| {
+            let computes = matches!(insert.taken, Taken::Compute(..)) || target.has_conditions();
+            insert.has_defaults || target.hidden_key.is_some() || computes
+        };
         matches!(&self.how, How::Insert(insert) if asks(insert))
     }
 
@@ -219,11 +238,21 @@ impl Write {
         let (key, old) = match &self.how {
             How::Insert(insert) => {
                 let new = self.new_rows(insert, view, parameters, context.clone())?;
-                if let Some(context) = context {
+                if !self.are_few(&new) {
+                    return Ok(None);
+                }
+                if let Some(context) = &context {
                     let values: Vec<&[Value]> = new.iter().map(|row| row.values.as_slice()).collect();
                     Box::pin(conditions::check_around(context, view, &self.target, &values)).await?;
                 }
-                let count = self.put(insert, new, (view, parameters), (&mut written, &mut returned)).await?;
+                let put = (&mut written, &mut returned);
+                let count = match (&insert.taken, context) {
+                    (Taken::Compute(conflict, called), Some(context)) => {
+                        let conflict = (conflict.as_ref(), called);
+                        Some(Box::pin(self.put_or_compute(context, conflict, new, view, put)).await?)
+                    }
+                    _ => self.put(insert, new, (view, parameters), put).await?,
+                };
                 return count.map(|count| self.done(written, count, returned)).transpose();
             }
             How::Update { key, change } => (key, change.old()),
@@ -308,6 +337,13 @@ impl Write {
         Ok(new)
     }
 
+    /// Whether new rows are no load: on the general way they may be more than a commit holds.
+    fn are_few(&self, new: &[NewRow]) -> bool {
+        let (cells, bytes) =
+            new.iter().fold((0, 0), |(cells, bytes), row| (cells + row.cells(&self.target), bytes + row.bytes()));
+        cells <= CELLS_MAX && bytes <= BYTES_MAX
+    }
+
     /// Writes new rows; how many were written. `None` as [`run`](Self::run) has it.
     async fn put(
         &self,
@@ -322,7 +358,28 @@ impl Write {
             Taken::Fail => put_new((view, target), new, false, &mut seen, (written, returned)).await.map(Some),
             Taken::Skip => put_new((view, target), new, true, &mut seen, (written, returned)).await.map(Some),
             Taken::Change(change) => self.put_or_change(change, new, (view, parameters), (written, returned)).await,
+            Taken::Compute(..) => Ok(None),
         }
+    }
+
+    /// Writes rows that are not there, and computes those that are, as on the general way.
+    async fn put_or_compute(
+        &self,
+        context: Arc<StatementContext>,
+        (conflict, called): (&OnConflict, &Ident),
+        mut new: Vec<NewRow>,
+        view: &View,
+        (written, returned): (&mut WriteSet, &mut Returned<'_>),
+    ) -> Result<u64> {
+        let query = Query::new(context, view.clone())?;
+        let upsert = upsert::Upsert { query: &query, target: &self.target, called, parameters: &[] };
+        let (mut seen, mut count) = (HashSet::new(), 0);
+        while !new.is_empty() {
+            let rest = new.split_off(new.len().min(LOOKUP_ROWS));
+            let chunk = std::mem::replace(&mut new, rest);
+            count += upsert.run(conflict, chunk, &mut seen, written, returned).await?;
+        }
+        Ok(count)
     }
 
     /// Writes rows that are not there, and changes those that are; all of the former first, as on the general way.

@@ -157,6 +157,13 @@ impl TransactionState {
         self.open.as_ref().map(|open| open.buffered.clone()).unwrap_or_default()
     }
 
+    /// Whether the transaction has written a row of a table on a server.
+    pub(super) fn writes_on_server(&self) -> bool {
+        let Some(open) = &self.open else { return false };
+        let mut written = open.buffered.iter().filter(|(_, rows)| !rows.is_empty());
+        written.any(|(id, _)| open.tables.get(id).is_some_and(|table| table.remote.is_some()))
+    }
+
     /// What the transaction has defined.
     pub(super) fn definitions(&self) -> Option<&Definitions> {
         self.open.as_ref().map(|open| &open.definitions)

@@ -472,7 +472,9 @@ async fn a_transaction_is_of_one_row() -> Result<()> {
     one.batch_execute("BEGIN; UPDATE counters SET n = n + 1 WHERE k = 'a'").await?;
     two.batch_execute("UPDATE counters SET n = n + 10 WHERE k = 'a'").await?;
     one.batch_execute("UPDATE counters SET who = 'one' WHERE k = 'a'").await?;
+    assert_eq!(rows(&one, "SHOW keyspan.transactions").await?, ["row"]);
     assert!(error(&one, "COMMIT").await.starts_with("40001"));
+    assert_eq!(rows(&one, "SHOW keyspan.transactions").await?, ["commit"]);
     one.batch_execute(
         "BEGIN; UPDATE counters SET n = n + 1 WHERE k = 'a'; UPDATE counters SET who = 'one' WHERE k = 'a'; COMMIT",
     )

@@ -259,10 +259,13 @@ impl Case {
                     set.push(format!("{name} = {value}"));
                 }
                 let key = names(keys.iter().map(|(name, ..)| name).collect());
-                let taken = match self.random.random_range(0..3) {
+                let update = format!("ON CONFLICT ({key}) DO UPDATE SET");
+                let taken = match self.random.random_range(0..5) {
                     0 => String::new(),
                     1 => "ON CONFLICT DO NOTHING".to_owned(),
-                    _ => format!("ON CONFLICT ({key}) DO UPDATE SET {}", set.join(", ")),
+                    2 => format!("{update} c0 = coalesce(r.c0, EXCLUDED.c0)"),
+                    3 => format!("{update} {} WHERE r.c0 IS DISTINCT FROM EXCLUDED.c0", set.join(", ")),
+                    _ => format!("{update} {}", set.join(", ")),
                 };
                 let list = all.iter().zip(&named).filter(|(_, named)| **named).map(|((name, _), _)| *name);
                 let list = if lists { format!(" ({})", names(list.collect())) } else { String::new() };
