@@ -105,7 +105,7 @@ pub(crate) async fn check(
     }
     let context = query.statement_context();
     if let Some(kept) = context.kept_conditions(&target.table).filter(|_| !altering) {
-        return kept::check(&kept, context, target, rows);
+        return kept::refusal(&kept, context, target, rows).map_or(Ok(()), Err);
     }
     let conditions = target.conditions().map_err(|error| (0, error))?;
     let (found, kept) = looked_at(query, target, &conditions, rows).await?;
@@ -113,7 +113,8 @@ pub(crate) async fn check(
     if let Some(kept) = kept.filter(|_| !altering) {
         context.keep_conditions(&target.table, kept);
     }
-    found.map_or(Ok(()), |(row, condition)| Err((row, refused(target, condition, rows[row], altering))))
+    let Some((row, condition)) = found else { return Ok(()) };
+    Err((row, refused(target, condition, rows[row], altering)))
 }
 
 /// [`check`] of rows that go around the optimizer, of all of them.
@@ -130,7 +131,7 @@ pub(crate) async fn check_around(
         return Ok(());
     }
     let checked = match context.kept_conditions(&target.table) {
-        Some(kept) => kept::check(&kept, context, target, rows),
+        Some(kept) => kept::refusal(&kept, context, target, rows).map_or(Ok(()), Err),
         None => check(&Query::new(context.clone(), view.clone())?, target, rows, false).await,
     };
     // Who may not read the table sees no row of it.

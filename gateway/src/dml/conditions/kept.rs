@@ -43,21 +43,25 @@ pub(super) fn conditions_of(
     planned.of_no_statement(&bare_options(query.statement_context())).ok()
 }
 
-/// [`check`](super::check) by what was kept.
-pub(super) fn check(
+/// What [`check`](super::check) says of the rows, by what was kept: the first that is refused, and why.
+pub(super) fn refusal(
     kept: &RowConditions,
     context: &Arc<StatementContext>,
     target: &Target,
     rows: &[&[Value]],
-) -> Result<(), (usize, SqlError)> {
-    let at_first = |error: SqlError| (0, error);
+) -> Option<(usize, SqlError)> {
     let computed = || -> Result<Vec<ArrayRef>> {
         let rows = batch(target, &kept.places, &kept.schema, rows)?;
         Ok(kept.of_rows(rows, &options_of(context))?)
     };
-    let computed = computed().map_err(at_first)?;
-    let violated = (0..rows.len()).find_map(|row| Some((row, violated_by(&computed, row)?)));
-    let Some((row, at)) = violated else { return Ok(()) };
-    let conditions = target.conditions().map_err(at_first)?;
-    Err((row, refused(target, &conditions[at], rows[row], false)))
+    let computed = match computed() {
+        Ok(computed) => computed,
+        Err(error) => return Some((0, error)),
+    };
+    let (row, at) = (0..rows.len()).find_map(|row| Some((row, violated_by(&computed, row)?)))?;
+    let error = match target.conditions() {
+        Ok(conditions) => refused(target, &conditions[at], rows[row], false),
+        Err(error) => error,
+    };
+    Some((row, error))
 }
