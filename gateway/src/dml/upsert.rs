@@ -109,8 +109,8 @@ pub(crate) fn is_blind(target: &Target, called: &Ident, named: &[usize], conflic
     inserted == set && changes(target, assignments).all(is_given)
 }
 
-/// Whether an update computes nothing but of the rows: it asks no query, takes no parameter, and leaves keys and messages
-/// as they are.
+/// Whether an update computes nothing but of the rows: it asks no query, takes no parameter, and leaves keys and
+/// messages as they are.
 pub(crate) fn is_of_rows(target: &Target, assignments: &[(String, Expr)], condition: Option<&Expr>) -> bool {
     let is_plain = |expr: &Expr| {
         let asks = |expr: &Expr| match expr {
@@ -243,7 +243,8 @@ impl Upsert<'_> {
         Ok(count)
     }
 
-    /// Updates rows that are there: the new values are a SELECT over them joined with the rows that were to be inserted.
+    /// Updates rows that are there: the new values are a SELECT over them joined with the rows that were to be
+    /// inserted.
     async fn update(
         &self,
         assignments: &[(String, Expr)],

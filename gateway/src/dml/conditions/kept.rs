@@ -1,5 +1,5 @@
-//! Conditions as a session keeps them ([`RowConditions`]): what their physical plan computes above the rows, where nothing
-//! but the table's definition and the session's settings made it what it is.
+//! Conditions as a session keeps them ([`RowConditions`]): what their physical plan computes above the rows, where
+//! nothing but the table's definition and the session's settings made it what it is.
 
 use super::{refused, violated_by};
 use crate::{

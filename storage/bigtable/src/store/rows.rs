@@ -108,8 +108,8 @@ impl Scanning {
         Ok((!batch.is_empty()).then_some(batch))
     }
 
-    /// Asks the server for the table's families, and for the rows behind the last one anew: of a row in a family that was
-    /// not known, only that has come.
+    /// Asks the server for the table's families, and for the rows behind the last one anew: of a row in a family that
+    /// was not known, only that has come.
     ///
     /// # Errors
     /// [`Error::Protocol`] for a server that goes on sending cells of families which it says that it does not have.

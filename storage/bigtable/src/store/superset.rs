@@ -94,9 +94,9 @@ fn cells(family: &Family, scan: &Scan, now_micros: i64, columns: Vec<RowFilter>)
     Some(convert::chain(steps))
 }
 
-/// Whether any cell of a row proves its life, so that its first one is asked for whatever its family is: naming families
-/// takes the emulator half as long again. It may be of a family that was made since, which the scan has to learn of
-/// ([`Known::may_be_new`]).
+/// Whether any cell of a row proves its life, so that its first one is asked for whatever its family is: naming
+/// families takes the emulator half as long again. It may be of a family that was made since, which the scan has to
+/// learn of ([`Known::may_be_new`]).
 fn is_any_life(known: &Known) -> bool {
     known.guard != Place::Hidden && known.schema.families.values().all(|family| family.gc.age_max_micros().is_none())
 }
