@@ -277,11 +277,17 @@ fn value(expr: &Expr) -> Option<Operand> {
     operand(expr).filter(|operand| *operand != Operand::Literal(ScalarValue::Null))
 }
 
-/// What a column is compared with: a value, cast or not.
+/// What a column is compared with: a value, or a parameter or a text that is cast. A cast of a number may be out of
+/// range, and one to a numeric rounds.
 fn compared(expr: &Expr) -> Option<Operand> {
-    // A cast to a numeric with digits would round what it is compared with.
-    let rounds = |operand: &Operand| matches!(operand, Operand::Cast(_, SqlType::Numeric { .. } | SqlType::Exact(_)));
-    value(expr).or_else(|| cast(expr).filter(|operand| !rounds(operand)))
+    let keeps = |operand: &Operand| match operand {
+        Operand::Cast(_, SqlType::Numeric { .. } | SqlType::Exact(_)) => false,
+        Operand::Cast(inner, _) => {
+            !matches!(inner.as_ref(), Operand::Literal(ScalarValue::Int64(_)) | Operand::Digits(_) | Operand::Cast(..))
+        }
+        _ => true,
+    };
+    value(expr).or_else(|| cast(expr).filter(keeps))
 }
 
 /// What a column is given: an operand, a number with a point, a cast, its default, the time or a random uuid.

@@ -161,6 +161,7 @@ async fn others_are_left_to_the_optimizer() {
             "INSERT INTO t (a, b, c, n, s) VALUES ($1, $2, $3, 1, $4::varchar(3))",
             "INSERT INTO t (a, b, c, n) VALUES ($1, $2::bigint, $3, 1)",
             "SELECT n FROM t WHERE a = $1::varchar AND b = $2 AND c = $3",
+            "SELECT n FROM t WHERE a = $1 AND b = 5000000000::int AND c = $2",
             "SELECT n FROM t WHERE a = $1 ORDER BY b LIMIT $2::bigint",
             "UPDATE t SET q = q + $4::numeric WHERE a = $1 AND b = $2 AND c = $3",
             "INSERT INTO t (a, b, c, n) VALUES ($1, $2, $3, $4), ('x', 1, NULL, 2)",

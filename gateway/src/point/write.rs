@@ -246,13 +246,7 @@ impl Write {
                     Box::pin(conditions::check_around(context, view, &self.target, &values)).await?;
                 }
                 let put = (&mut written, &mut returned);
-                let count = match (&insert.taken, context) {
-                    (Taken::Compute(conflict, called), Some(context)) => {
-                        let conflict = (conflict.as_ref(), called);
-                        Some(Box::pin(self.put_or_compute(context, conflict, new, view, put)).await?)
-                    }
-                    _ => self.put(insert, new, (view, parameters), put).await?,
-                };
+                let count = self.put(insert, new, (view, parameters, context), put).await?;
                 return count.map(|count| self.done(written, count, returned)).transpose();
             }
             How::Update { key, change } => (key, change.old()),
@@ -349,7 +343,7 @@ impl Write {
         &self,
         insert: &Insert,
         new: Vec<NewRow>,
-        (view, parameters): (&View, &[ScalarValue]),
+        (view, parameters, context): (&View, &[ScalarValue], Option<Arc<StatementContext>>),
         (written, returned): (&mut WriteSet, &mut Returned<'_>),
     ) -> Result<Option<u64>> {
         let (target, mut seen) = (&self.target, HashSet::new());
@@ -358,7 +352,12 @@ impl Write {
             Taken::Fail => put_new((view, target), new, false, &mut seen, (written, returned)).await.map(Some),
             Taken::Skip => put_new((view, target), new, true, &mut seen, (written, returned)).await.map(Some),
             Taken::Change(change) => self.put_or_change(change, new, (view, parameters), (written, returned)).await,
-            Taken::Compute(..) => Ok(None),
+            Taken::Compute(conflict, called) => {
+                // Such a write asks for it.
+                let Some(context) = context else { return Ok(None) };
+                let put = (written, returned);
+                Box::pin(self.put_or_compute(context, (conflict, called), new, view, put)).await.map(Some)
+            }
         }
     }
 

@@ -8,8 +8,9 @@ use crate::{
     numeric,
     plan::numbers,
     syntax::calls::{
-        ARRAY_OF, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE,
-        SPAN_END, UNEQUAL_TO_ALL,
+        ARRAY_OF, AT_LEAST_ANY, AT_MOST_ANY, COMPLEMENT, DISTINCT_FROM, EQUALS_ANY, EQUALS_ANY_OR_NULL,
+        GREATER_THAN_ANY, LESS_THAN_ANY, NEGATIVE, NOT_DISTINCT_FROM, POSITIVE, SPAN_END, UNEQUAL_TO_ALL,
+        UNEQUAL_TO_ANY,
     },
     types,
     windows::excluding,
@@ -34,7 +35,9 @@ mod documents;
 mod subscripts;
 mod times;
 
-use arrays::{array_literal, array_of, arrays, concatenation, equal_to_any, equals_any, unequal_to_all};
+use arrays::{
+    array_literal, array_of, arrays, compared_with_any, concatenation, equal_to_any, equals_any, unequal_to_all,
+};
 use times::{clocks_and_spans, dates, is_span, spans};
 
 /// The planner of binary operators.
@@ -137,6 +140,11 @@ fn custom(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
     let compares: fn(Expr, Expr, &DFSchema) -> Result<Expr> = match name.as_str() {
         EQUALS_ANY => equals_any,
         EQUALS_ANY_OR_NULL => |left, right, schema| equal_to_any(equals_any(left, right, schema)?),
+        UNEQUAL_TO_ANY => |left, right, schema| compared_with_any(Operator::NotEq, left, right, schema),
+        GREATER_THAN_ANY => |left, right, schema| compared_with_any(Operator::Gt, left, right, schema),
+        AT_LEAST_ANY => |left, right, schema| compared_with_any(Operator::GtEq, left, right, schema),
+        LESS_THAN_ANY => |left, right, schema| compared_with_any(Operator::Lt, left, right, schema),
+        AT_MOST_ANY => |left, right, schema| compared_with_any(Operator::LtEq, left, right, schema),
         UNEQUAL_TO_ALL => |left, right, schema| unequal_to_all(equals_any(left, right, schema)?),
         DISTINCT_FROM => |left, right, schema| Ok(distinct(left, Operator::IsDistinctFrom, right, schema)),
         ARRAY_OF => |_, items, schema| array_of(items, schema),

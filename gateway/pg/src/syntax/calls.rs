@@ -32,6 +32,12 @@ pub(crate) const ARRAY_OF: &str = "array of";
 pub(crate) const POSITIVE: &str = "unary plus";
 /// `= ANY` of an array with items that may be NULL.
 pub(crate) const EQUALS_ANY_OR_NULL: &str = "= ANY or NULL";
+/// `<> ANY` of an array with items that may be NULL, and the others.
+pub(crate) const UNEQUAL_TO_ANY: &str = "<> ANY";
+pub(crate) const GREATER_THAN_ANY: &str = "> ANY";
+pub(crate) const AT_LEAST_ANY: &str = ">= ANY";
+pub(crate) const LESS_THAN_ANY: &str = "< ANY";
+pub(crate) const AT_MOST_ANY: &str = "<= ANY";
 /// `<> ALL` of an array.
 pub(crate) const UNEQUAL_TO_ALL: &str = "<> ALL";
 /// `IS DISTINCT FROM`
@@ -138,7 +144,9 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
         return over_rows(left, op, query, false).map(Some);
     }
     if *op != BinaryOperator::Eq {
-        return Ok(opposite(op).filter(|_| !is_written_without_nulls(right)).map(|op| unless_all(left, op, right)));
+        // A list that is written without NULLs has the form that key ranges are made of.
+        let is_open = !is_list_without_nulls(right) || matches!(right, Expr::Value(_));
+        return Ok(of_any(op).filter(|_| is_open).map(|op| custom(left, named_operator(op), right)));
     }
     let operator = match right {
         _ if is_list_without_nulls(right) => EQUALS_ANY,
@@ -149,28 +157,16 @@ fn compared_with_any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<O
     Ok(Some(custom(left, named_operator(operator), right)))
 }
 
-/// `x > ANY (list)` as `NOT x <= ALL (list)`: with a NULL in the list it is open where no item decides, for which
-/// DataFusion (55.2, `plan_any_op`) answers false.
-fn unless_all(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
-    let all = Expr::AllOp { left: Box::new(left.clone()), compare_op: op, right: Box::new(right.clone()) };
-    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
-}
-
-/// The comparison that holds where another does not.
-fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+/// The operator that compares with the items of a list, of which one may be NULL.
+fn of_any(op: &BinaryOperator) -> Option<&'static str> {
     Some(match op {
-        BinaryOperator::Gt => BinaryOperator::LtEq,
-        BinaryOperator::GtEq => BinaryOperator::Lt,
-        BinaryOperator::Lt => BinaryOperator::GtEq,
-        BinaryOperator::LtEq => BinaryOperator::Gt,
-        BinaryOperator::NotEq => BinaryOperator::Eq,
+        BinaryOperator::NotEq => UNEQUAL_TO_ANY,
+        BinaryOperator::Gt => GREATER_THAN_ANY,
+        BinaryOperator::GtEq => AT_LEAST_ANY,
+        BinaryOperator::Lt => LESS_THAN_ANY,
+        BinaryOperator::LtEq => AT_MOST_ANY,
         _ => return None,
     })
-}
-
-/// Whether the text of a list shows that it has no NULLs.
-fn is_written_without_nulls(list: &Expr) -> bool {
-    is_list_without_nulls(list) && !matches!(list, Expr::Value(value) if matches!(value.value, Value::Placeholder(_)))
 }
 
 /// Whether a list has no NULLs as far as its text tells, so that a value is one of its items or not: such lists, and

@@ -1,6 +1,6 @@
 //! Operators of arrays, and `ARRAY[…]`.
 
-use super::{is_list, is_open_parameter, literal, parameter_of};
+use super::{Operators, is_list, is_open_parameter, literal, parameter_of};
 use crate::{
     common_type::{beside, is_unknown},
     functions::{self, planned, same_type},
@@ -9,12 +9,12 @@ use crate::{
 };
 use arrow::datatypes::{DataType, Field};
 use datafusion::{
-    common::DFSchema,
+    common::{DFSchema, exec_err},
     error::Result,
     logical_expr::{
-        Cast, Expr, ExprSchemable,
+        Cast, Expr, ExprSchemable, Operator, binary_expr,
         expr::Placeholder,
-        planner::{PlannerResult, RawBinaryExpr},
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
         when,
     },
     prelude::lit,
@@ -194,6 +194,40 @@ fn or_open(has: Expr, found: bool) -> Result<Expr> {
     let otherwise = if found { has.clone() } else { Expr::Not(Box::new(has.clone())) };
     let open = Expr::Literal(ScalarValue::Boolean(None), None);
     when(has, lit(found)).when(planned::list_has_nulls().call(vec![list]), open).otherwise(otherwise)
+}
+
+/// `value op ANY (list)` of another operator than `=`: by the list's least or greatest item, and NULL where none decides
+/// and one is NULL, for which DataFusion (55.2, `plan_any_op`) answers false.
+pub(super) fn compared_with_any(op: Operator, value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
+    use datafusion::functions_nested::expr_fn::{array_max, array_min, cardinality};
+    // Both with their types.
+    let Expr::ScalarFunction(call) = equals_any(value, list, schema)? else { return exec_err!("no list") };
+    let [list, value] = call.args.as_slice() else { return exec_err!("no list") };
+    let compared = |bound: Expr| -> Result<Expr> {
+        let sql = match op {
+            Operator::Gt => Sql::Gt,
+            Operator::GtEq => Sql::GtEq,
+            Operator::Lt => Sql::Lt,
+            Operator::LtEq => Sql::LtEq,
+            _ => Sql::NotEq,
+        };
+        let raw = RawBinaryExpr { op: sql, left: value.clone(), right: bound };
+        Ok(match Operators.plan_binary_op(raw, schema)? {
+            PlannerResult::Planned(compared) => compared,
+            PlannerResult::Original(raw) => binary_expr(raw.left, op, raw.right),
+        })
+    };
+    let (least, greatest) = (array_min(list.clone()), array_max(list.clone()));
+    let has = match op {
+        Operator::Gt | Operator::GtEq => compared(least)?,
+        Operator::Lt | Operator::LtEq => compared(greatest)?,
+        _ => compared(least)?.or(compared(greatest)?),
+    };
+    let open = Expr::Literal(ScalarValue::Boolean(None), None);
+    when(cardinality(list.clone()).eq(lit(0_u64)), lit(false))
+        .when(has.clone(), lit(true))
+        .when(planned::list_has_nulls().call(vec![list.clone()]), open)
+        .otherwise(has)
 }
 
 /// Whether a value is an item of a list; one that a client will send, or a quoted text, takes its type from the value.
