@@ -77,7 +77,8 @@ pub use snapshot::Snapshot;
 pub use sql_view::{Relation, SqlView, ViewColumn};
 pub use table::{Column, ColumnDefinition, ColumnPlace, FamilyDefinition, Table, TableDefinition, TableFamily};
 pub use tenant::{
-    Contents, DropCertificate, Exports, PurgeState, Quotas, SpanSize, TableContents, TableKind, Tenant, TenantState,
+    Contents, Counted, DropCertificate, Exports, PurgeState, Quotas, SpanSize, TableContents, TableKind, Tenant,
+    TenantState,
 };
 pub use tenant_copy::Numbers;
 pub use tenant_store::TenantStore;

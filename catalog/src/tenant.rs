@@ -141,6 +141,35 @@ impl std::iter::Sum for SpanSize {
     }
 }
 
+/// How a size is known. The worst of several is that of their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// Every row was counted.
+    #[default]
+    Exactly,
+    /// Bytes by samples of a server, rows and cells by rows from several places.
+    About,
+    /// What was counted, where the server's samples do not tell how much more there is.
+    AtLeast,
+}
+
+impl Counted {
+    /// Whether it is exact.
+    pub fn is_exact(&self) -> bool {
+        *self == Self::Exactly
+    }
+
+    /// What goes before the numbers: nothing, `about ` or `at least `.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Exactly => "",
+            Self::About => "about ",
+            Self::AtLeast => "at least ",
+        }
+    }
+}
+
 /// Whose a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -161,6 +190,12 @@ pub struct TableContents {
     pub table: Option<String>,
     /// Whose it is.
     pub kind: TableKind,
+    /// The server that has its rows; `None` for a table here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// How the size is known.
+    #[serde(default, skip_serializing_if = "Counted::is_exact")]
+    pub counted: Counted,
     /// Rows, cells, bytes and history.
     #[serde(flatten)]
     pub size: SpanSize,
@@ -203,12 +238,35 @@ pub struct Contents {
     /// Files of exports, which stay.
     #[serde(default)]
     pub exports: Exports,
+    /// Shared tables that were found on servers, where rows of the tenant stay; at most [`CONTENTS_TABLES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stays_in: Vec<String>,
+    /// Whether tables on servers are among those that rows are deleted of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_on_servers: bool,
+    /// How the totals are known.
+    #[serde(default, skip_serializing_if = "Counted::is_exact")]
+    pub counted: Counted,
     /// Rows, cells, bytes and history of all tables, those that are not listed too.
     #[serde(default, flatten)]
     pub total: SpanSize,
     /// The number of tables that hold rows or history.
     #[serde(default)]
     pub tables: u64,
+}
+
+/// What of a tenant's deleted rows is left to Bigtable, where a purge here does not reach.
+/// <https://cloud.google.com/bigtable/docs/deletes> and the pages on backups, change streams and undeletion say so.
+pub const LEFT_TO_BIGTABLE: &str = "deleted bytes stay in Bigtable's files for up to a week, in backups of its tables \
+                                    until these expire, in change streams for as long as they are kept, and a table \
+                                    that was deleted before can be undeleted for a week";
+
+impl Contents {
+    /// What is left to Bigtable, if rows are deleted there. Rows that the tenant deleted itself count, which the
+    /// numbers do not show.
+    pub fn left_to_bigtable(&self) -> Option<&'static str> {
+        self.is_on_servers.then_some(LEFT_TO_BIGTABLE)
+    }
 }
 
 /// Tables that a certificate lists by name; the totals count all.
@@ -278,6 +336,8 @@ struct CertificateFields<'a> {
     purge_began_at: Option<String>,
     purged_at: Option<String>,
     verified_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_to_bigtable: Option<&'static str>,
     contents: &'a Contents,
 }
 
@@ -315,6 +375,7 @@ impl DropCertificate {
             purge_began_at: self.purging_micros.map(rfc3339),
             purged_at: self.purged_micros.map(rfc3339),
             verified_by: self.purged_micros.map(|_| VERIFICATION),
+            left_to_bigtable: self.contents.left_to_bigtable(),
             contents: &self.contents,
         };
         let mut text = serde_json::to_string_pretty(&fields).expect("texts and numbers have a form in JSON");
@@ -347,6 +408,8 @@ mod tests {
                     oid: TableId(16_390),
                     table: Some("t".to_owned()),
                     kind: TableKind::Shared,
+                    server: None,
+                    counted: Counted::Exactly,
                     size: SpanSize { rows: 10, cells: 20, bytes: 300, history_rows: 3, history_bytes: 90 },
                 }],
                 sequences: 1,

@@ -15,6 +15,7 @@ mod private_tests;
 mod stored_keys;
 #[cfg(test)]
 mod tests;
+mod there;
 
 pub(crate) use heat::heat_table;
 pub use heat::{HEAT_TABLE, HeatRow};

@@ -10,14 +10,14 @@
 
 use super::{Catalog, rows::catalog_table};
 use crate::{
-    Contents, DropCertificate, Edit, Error, ErrorKind, Result, SpanSize, Table, TableContents, TableKind, Tenant,
-    TenantId, TenantStore,
+    Contents, Counted, DropCertificate, Edit, Error, ErrorKind, Result, SpanSize, Table, TableContents, TableKind,
+    Tenant, TenantId, TenantStore,
     private::{private_table, space_span},
     tenant::CONTENTS_TABLES_MAX,
     tenant_store::{heat_table, span},
 };
 use futures::TryStreamExt;
-use keyspan_storage::{KeyRange, Scan, SpanInfo, TableName};
+use keyspan_storage::{KeyRange, Pin, Scan, SpanInfo, TableName};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
@@ -49,7 +49,7 @@ impl Drop for ActiveTenant<'_> {
     }
 }
 
-/// Rows and bytes of a tenant in each table of its database, without history.
+/// Rows and bytes of a tenant in each table of its database, without history. Those on servers may be estimates.
 #[derive(Clone, Debug, Default)]
 pub struct TenantSize {
     /// The shared tables and its own, in the order of [`Snapshot::tables_in`](crate::Snapshot::tables_in), those
@@ -117,25 +117,27 @@ impl Catalog {
         let own = snapshot.private_of(Some(&tenant.id));
         let kept = own.into_iter().flat_map(|own| own.views.values()).filter(|view| view.space().is_some());
         let kept: Vec<Arc<Table>> = kept.filter_map(|view| view.table()).map(Arc::new).collect();
-        let tables = snapshot.tables_in(Some(&tenant.id)).filter(|table| table.is_dropped_with_tenant());
+        let all = snapshot.tables_in(Some(&tenant.id));
+        let stays = all.clone().filter(|table| !table.is_dropped_with_tenant());
+        contents.stays_in = stays.take(CONTENTS_TABLES_MAX).map(|table| table.name.clone()).collect();
+        let tables = all.filter(|table| table.is_dropped_with_tenant());
         contents.private_tables = tables.clone().filter(|table| table.is_private()).count() as u64;
+        contents.is_on_servers = tables.clone().any(|table| table.remote.is_some());
         for table in tables.chain(&kept) {
-            let size = match rows.size_with_history(table, &KeyRange::all(), &pin).await {
-                // Others may have dropped it on its server, with all of its rows.
-                Err(error) if table.remote.is_some() && is_gone(&error) => SpanSize::default(),
-                size => size?,
-            };
+            let (size, counted) = size_anywhere(&rows, table, &pin).await?;
             if size.is_empty() {
                 continue;
             }
+            let server = snapshot.server_of(table).map(|server| server.name.clone());
             contents.total = contents.total + size;
+            contents.counted = contents.counted.max(counted);
             contents.tables += 1;
             if contents.by_table.len() < CONTENTS_TABLES_MAX {
                 let (kind, name) = match table.is_private() {
                     true => (TableKind::Private, None),
                     false => (TableKind::Shared, Some(table.name.clone())),
                 };
-                contents.by_table.push(TableContents { oid: table.id, table: name, kind, size });
+                contents.by_table.push(TableContents { oid: table.id, table: name, kind, server, counted, size });
             }
         }
         if let Some(private) = snapshot.private_of(Some(&tenant.id)) {
@@ -165,7 +167,11 @@ impl Catalog {
         let pin = rows.pin().await?;
         let mut tables = Vec::new();
         for table in self.snapshot().tables_in(Some(id)) {
-            tables.push((table.clone(), rows.size(table, Some(pin.clone())).await?));
+            let size = match table.remote {
+                Some(_) => size_anywhere(&rows, table, &pin).await?.0,
+                None => rows.size(table, Some(pin.clone())).await?,
+            };
+            tables.push((table.clone(), size));
         }
         Ok(TenantSize { tables })
     }
@@ -236,6 +242,18 @@ impl Catalog {
         };
         self.commit(|_| Ok(Edit::FinishDropTenant(certificate.clone()))).await?;
         Ok(Arc::new(certificate))
+    }
+}
+
+/// The size of a table's rows and of their history, here or on its server.
+async fn size_anywhere(rows: &TenantStore, table: &Table, pin: &Pin) -> Result<(SpanSize, Counted)> {
+    if table.remote.is_none() {
+        return Ok((rows.size_with_history(table, &KeyRange::all(), pin).await?, Counted::Exactly));
+    }
+    match rows.size_there(table, pin).await {
+        // Others may have dropped it on its server, with all of its rows.
+        Err(error) if is_gone(&error) => Ok(Default::default()),
+        size => size,
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
 };
 use datafusion::execution::SendableRecordBatchStream;
 use keyspan_catalog::{
-    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, TableId, Tenant, TenantId, TenantState,
-    snapshot::FIRST_OID,
+    Contents, Edit, ErrorKind, Exports, Quotas, Snapshot, SpanSize, TableContents, TableId, Tenant, TenantId,
+    TenantState, snapshot::FIRST_OID,
 };
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
     let tenant = snapshot.tenant(name).ok_or_else(|| no_database(name))?;
     let contents = catalog.tenant_contents(tenant).await?;
     let mut lines = vec![format!("Drop Database {id} (dry run: nothing is changed)")];
-    let held = |oid: TableId| contents.by_table.iter().find(|of| of.oid == oid).map(|of| of.size);
+    let held = |oid: TableId| contents.by_table.iter().find(|of| of.oid == oid);
     // Those of which there is nothing too, which the certificate leaves out.
     for table in snapshot.tables_in(Some(&id)) {
         if !table.is_dropped_with_tenant() {
@@ -136,15 +136,19 @@ pub async fn explain_drop_database(session: &Session, name: &str) -> Result<Send
         }
         let held = held(table.id);
         if contents.by_table.len() as u64 == contents.tables || held.is_some() {
-            lines.push(format!("  {}: {}", table.name, sized(&held.unwrap_or_default())));
+            let size = held.map_or_else(|| sized(&SpanSize::default()), counted);
+            let server = snapshot.server_of(table);
+            let server = server.map(|server| format!(", on server {}", server.name)).unwrap_or_default();
+            lines.push(format!("  {}: {size}{server}", table.name));
         }
     }
     lines.extend(snapshot.views_in(Some(&id)).map(|view| {
-        let rows = held(TableId(view.id)).map(|size| format!(", {}", sized(&size))).unwrap_or_default();
+        let rows = held(TableId(view.id)).map(|of| format!(", {}", counted(of))).unwrap_or_default();
         format!("  {}: a {}{rows}", view.name, view.kind())
     }));
     lines.extend(besides_tables(&contents));
-    lines.push(format!("Total: {} tables, {}", contents.tables, sized(&contents.total)));
+    lines.push(format!("Total: {} tables, {}{}", contents.tables, contents.counted.prefix(), sized(&contents.total)));
+    lines.extend(contents.left_to_bigtable().map(|left| format!("Left to Bigtable: {left}")));
     explain::lines(&lines)
 }
 
@@ -160,6 +164,11 @@ fn besides_tables(contents: &Contents) -> impl Iterator<Item = String> {
         (files > 0, format!("  {files} exported files, {exported} bytes: they are left")),
     ];
     lines.into_iter().filter(|(is_any, _)| *is_any).map(|(_, line)| line)
+}
+
+/// The size of a table's rows, and how it is known.
+fn counted(of: &TableContents) -> String {
+    format!("{}{}", of.counted.prefix(), sized(&of.size))
 }
 
 /// Rows, cells and bytes, and history if there is any.

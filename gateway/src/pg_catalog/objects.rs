@@ -436,6 +436,7 @@ pub fn drops(statement: &StatementContext) -> Vec<Row> {
             "exports" => count(drop.contents.exports.files),
             "verified_by" => drop.purged_micros.map(|_| VERIFICATION.to_owned()),
             "contents" => serde_json::to_string(&drop.contents).ok(),
+            "left_to_bigtable" => drop.contents.left_to_bigtable(),
         }
     };
     statement.snapshot.drops.iter().map(one).collect()

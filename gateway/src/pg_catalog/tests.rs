@@ -254,7 +254,7 @@ async fn a_tenant_sees_no_other_tenant() {
             aa | active | 2013-01-02 03:04:05+00 | NULL
             ua | active | 2013-01-02 03:04:05+00 | NULL
             > SELECT * FROM keyspan.drops
-            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text | cells:int8 | history_rows:int8 | history_bytes:int8 | private_tables:int8 | temporary_tables:int8 | sequences:int8 | views:int8 | exports:int8 | verified_by:text | contents:text
+            oid:oid | tenant:text | dropped_by:text | tables:int8 | rows:int8 | bytes:int8 | dropped_at:timestamptz | purged_at:timestamptz | purge:text | purge_error:text | cells:int8 | history_rows:int8 | history_bytes:int8 | private_tables:int8 | temporary_tables:int8 | sequences:int8 | views:int8 | exports:int8 | verified_by:text | contents:text | left_to_bigtable:text
             > SELECT attname, attnum, attnotnull FROM pg_attribute WHERE attrelid = 'flights'::regclass ORDER BY attnum LIMIT 3
             attname:name | attnum:int2 | attnotnull:bool
             tenant | 1 | true

@@ -150,6 +150,34 @@ async fn sql_reads_what_sql_wrote() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_tenant_is_dropped_without_being_read() -> Result<()> {
+    let world = World::start(READINGS).await?;
+    for (tenant, many) in [("alto", 2_000), ("bari", 3)] {
+        let tenant = world.tenant(tenant).await?;
+        tenant.batch_execute("SET keyspan.transactions = 'row'").await?;
+        // Of 40,000 bytes each: more than the 64 MiB that are counted.
+        let fill = "INSERT INTO counters SELECT 'k' || lpad(n::text, 6, '0'), n, repeat('x', 40000)";
+        tenant.batch_execute(&format!("{fill} FROM generate_series(1, {many}) n")).await?;
+    }
+    let operator = world.operator().await?;
+    let dry = rows(&operator, "EXPLAIN DROP DATABASE alto").await?.join("\n");
+    let of_table = dry.lines().find(|line| line.contains("counters: ")).context(dry.clone())?;
+    assert!(of_table.starts_with("  counters: about ") && of_table.ends_with(" bytes, on server bt"), "{dry}");
+    assert!(dry.contains("Left to Bigtable: "), "{dry}");
+    let dry = rows(&operator, "EXPLAIN DROP DATABASE bari").await?.join("\n");
+    assert!(dry.contains("  counters: 3 rows, 6 cells, "), "{dry}");
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
+    let certified = "SELECT contents::jsonb ->> 'counted', rows, left_to_bigtable <> '' FROM keyspan.drops";
+    let certified = rows(&operator, certified).await?.join("\n");
+    let estimated = certified.strip_prefix("about|").and_then(|rest| rest.strip_suffix("|t"));
+    // Samples of the emulator are random.
+    let estimated: u64 = estimated.context(certified.clone())?.parse()?;
+    assert!((1_678..3_000).contains(&estimated), "{certified}");
+    assert_eq!(rows(&operator, "SELECT tenant, count(*) FROM counters GROUP BY tenant").await?, ["bari|3"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn scans_without_an_order_are_cut_at_sampled_keys() -> Result<()> {
     let world = World::start(READINGS).await?;
     let (alto, bari) = (world.tenant("alto").await?, world.tenant("bari").await?);

@@ -491,3 +491,73 @@ async fn keys_are_looked_up_where_others_are_between_them() {
     }
     assert_eq!(run(&mut alto, "SELECT string_agg(k, '' ORDER BY k) FROM r").await, "abcdef");
 }
+
+#[tokio::test]
+async fn a_large_tenant_there_is_not_read_to_be_dropped() {
+    let world = World::with_server().await;
+    for (tenant, rows) in [("alto", 300), ("altostrat", 3)] {
+        let sql = format!(
+            "SET keyspan.transactions = 'row';
+             INSERT INTO r SELECT lpad(n::text, 4, '0'), n, repeat('x', 400000) FROM generate_series(1, {rows}) n"
+        );
+        run(&mut world.tenant(tenant), &sql).await;
+    }
+    let mut operator = world.operator();
+    check(
+        &mut operator,
+        "EXPLAIN DROP DATABASE altostrat",
+        expect![[r#"
+            Drop Database altostrat (dry run: nothing is changed)
+              t: 0 rows, 0 cells, 0 bytes
+              r: 3 rows, 6 cells, 1200129 bytes, on server bt
+            Total: 1 tables, 3 rows, 6 cells, 1200129 bytes
+            Left to Bigtable: deleted bytes stay in Bigtable's files for up to a week, in backups of its tables until these expire, in change streams for as long as they are kept, and a table that was deleted before can be undeleted for a week"#]],
+    )
+    .await;
+    // 64 MiB of these rows are counted, 167.
+    check(&mut operator, "EXPLAIN DROP DATABASE alto", expect![[r#"
+        Drop Database alto (dry run: nothing is changed)
+          t: 0 rows, 0 cells, 0 bytes
+          r: about 297 rows, 594 cells, 119614359 bytes, on server bt
+        Total: 1 tables, about 297 rows, 594 cells, 119614359 bytes
+        Left to Bigtable: deleted bytes stay in Bigtable's files for up to a week, in backups of its tables until these expire, in change streams for as long as they are kept, and a table that was deleted before can be undeleted for a week"#]]).await;
+    check(
+        &mut operator,
+        "DROP DATABASE alto; SELECT tables, rows, cells, bytes, left_to_bigtable <> '', contents::jsonb -> 'by_table',
+             contents::jsonb ->> 'counted' FROM keyspan.drops; SELECT count(*) FROM r",
+        expect![[r#"
+            DROP DATABASE
+            1|297|594|119614359|true|[{"oid": 16388, "kind": "shared", "rows": 297, "bytes": 119614359, "cells": 594, "table": "r", "server": "bt", "counted": "about", "history_rows": 0, "history_bytes": 0}]|about
+            3"#]],
+    )
+    .await;
+    let certificate = world.instance.catalog.snapshot().drops[0].to_json();
+    assert!(
+        certificate.contains(r#""counted": "about""#) && certificate.contains("\"left_to_bigtable\": \"deleted bytes")
+    );
+}
+
+#[tokio::test]
+async fn what_stays_on_a_server_is_named_by_the_certificate() {
+    let world = World::with_server_at(others().await).await;
+    let mut operator = world.operator();
+    run(
+        &mut operator,
+        "CREATE FOREIGN TABLE metrics (host text, cpu text OPTIONS (family 'm'), PRIMARY KEY (host)) SERVER bt",
+    )
+    .await;
+    check(
+        &mut operator,
+        "EXPLAIN DROP DATABASE alto; DROP DATABASE alto; SELECT contents::jsonb -> 'stays_in' FROM keyspan.drops",
+        expect![[r#"
+            Drop Database alto (dry run: nothing is changed)
+              t: 0 rows, 0 cells, 0 bytes
+              r: 0 rows, 0 cells, 0 bytes, on server bt
+              metrics: found on a server, where its rows stay
+            Total: 0 tables, 0 rows, 0 cells, 0 bytes
+            Left to Bigtable: deleted bytes stay in Bigtable's files for up to a week, in backups of its tables until these expire, in change streams for as long as they are kept, and a table that was deleted before can be undeleted for a week
+            DROP DATABASE
+            ["metrics"]"#]],
+    )
+    .await;
+}
