@@ -1,15 +1,24 @@
 //! Forms that PostgreSQL knows and sqlparser does not, as those that it knows: changed as the tokens come by.
 
 use super::{at, is_word, offset};
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use datafusion::sql::sqlparser::{
+    dialect::PostgreSqlDialect,
+    tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer},
+};
 use keyspan_pg::{
     error::{Result, SqlError},
     syntax::{between::SYMMETRIC, rows_of_sets::ALL},
     windows::excluding::Exclusion,
 };
 
+/// Signs that no operator of the standard has.
+const SIGNS_OF_OPERATORS: [char; 10] = ['~', '!', '@', '#', '%', '^', '&', '|', '`', '?'];
+
 /// Adds a token, and simplifies what the last ones are together.
 pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
+    if let Some(apart) = signs_apart(&next) {
+        return apart.into_iter().for_each(|next| push(tokens, next));
+    }
     all_of_bracket(tokens, &mut next.token);
     unqualify_form(tokens, &next.token);
     unqualify_operator(tokens, &next.token);
@@ -22,6 +31,33 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
     if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
         tokens.push(next);
     }
+}
+
+/// `>` and `-` of `a >-1`: an operator ends with `+` or `-` only if it has one of [`SIGNS_OF_OPERATORS`]; sqlparser takes
+/// `>-` for one. `None` for other tokens.
+/// <https://www.postgresql.org/docs/15/sql-syntax-lexical.html#SQL-SYNTAX-OPERATORS>
+fn signs_apart(next: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
+    let Token::CustomBinaryOperator(text) = &next.token else { return None };
+    let mut operator = text.as_str();
+    while operator.len() > 1
+        && operator.ends_with(['+', '-'])
+        && !operator[..operator.len() - 1].contains(SIGNS_OF_OPERATORS)
+    {
+        operator = &operator[..operator.len() - 1];
+    }
+    let [token] = <[Token; 1]>::try_from(Tokenizer::new(&PostgreSqlDialect {}, operator).tokenize().ok()?).ok()?;
+    let signs = text[operator.len()..].chars();
+    if signs.as_str().is_empty() {
+        return None;
+    }
+    let mut start = next.span.start;
+    let mut place = |token: Token, columns: usize| {
+        let end = Location { line: start.line, column: start.column + columns as u64 };
+        TokenWithSpan { token, span: Span::new(std::mem::replace(&mut start, end), end) }
+    };
+    let operator = place(token, operator.len());
+    let signs = signs.map(|sign| place(if sign == '+' { Token::Plus } else { Token::Minus }, 1));
+    Some(std::iter::once(operator).chain(signs).collect())
 }
 
 /// `(…).*` with a name in the place of the star, which the parser knows behind a name only.
@@ -251,5 +287,42 @@ fn without_only(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
         && ["from", "join"].iter().any(|word| is_word(Some(&before.token), word))
     {
         tokens.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::tests::rewritten;
+
+    #[test]
+    fn an_operator_ends_before_a_sign() {
+        let apart = |sql: &str| {
+            rewritten(sql, |tokens| {
+                let all = std::mem::take(tokens);
+                all.into_iter().for_each(|next| push(tokens, next));
+            })
+        };
+        for (sql, expected) in [
+            ("a>-1", "a > - 1"),
+            ("a>=-1", "a >= - 1"),
+            ("a<>-1", "a <> - 1"),
+            ("a<>+1", "a <> + 1"),
+            ("a>+-1", "a > + - 1"),
+            ("a->-1", "a -> - 1"),
+            ("a->>-1", "a ->> - 1"),
+            // Operators of their own, which PostgreSQL takes for such, too.
+            ("a%-1", "a %- 1"),
+            ("a<@-1", "a <@- 1"),
+            ("a||-1", "a ||- 1"),
+        ] {
+            assert_eq!(apart(sql), expected);
+        }
+        let sql = "SELECT a>-x";
+        let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
+        let mut all = Vec::new();
+        tokens.into_iter().for_each(|next| push(&mut all, next));
+        let places: Vec<_> = all.iter().map(|token| token.span.start.column).collect();
+        assert_eq!(places, [1, 7, 8, 9, 10, 11]);
     }
 }
