@@ -19,7 +19,7 @@ use crate::{
     pg::{
         error::Result,
         numeric,
-        plan::{numbers, parameters::parameters},
+        plan::{constant_rows, numbers, parameters::parameters},
         syntax::natural_join,
         types::ParameterType,
     },
@@ -430,7 +430,7 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
     let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
     let plan = context.state().statement_to_plan(statement).await;
-    let typed = plan.and_then(|plan| {
+    let typed = plan.and_then(constant_rows::in_columns).and_then(|plan| {
         SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
@@ -465,6 +465,12 @@ fn note_plan(statement: &StatementContext, plan: &Arc<dyn ExecutionPlan>) {
 /// Optimises a plan; one that may take long on the threads of [`planning`].
 pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     authorize(context)?;
+    if constant_rows::has_many_values(plan)? {
+        // Parameters have values by now.
+        let plan = constant_rows::in_columns(plan.clone())?;
+        let state = context.state();
+        return planning::away(async move { state.optimize(&plan) }).await;
+    }
     if planning::is_short_plan(plan) {
         return context.state_ref().read().optimize(plan);
     }

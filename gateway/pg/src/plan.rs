@@ -8,6 +8,7 @@ pub mod checked;
 pub mod checked_arithmetic;
 pub mod common_times;
 pub mod comparable;
+pub mod constant_rows;
 pub mod documents;
 pub(crate) mod each_expr;
 pub mod enums;

@@ -22,7 +22,7 @@ use crate::{
     pg::{
         datetime::moments::depends_on_now,
         error::Result,
-        plan::{apply::outer_columns, casts::reads_time},
+        plan::{apply::outer_columns, casts::reads_time, constant_rows},
         types::ParameterType,
     },
     provider::KeyspanTable,
@@ -329,6 +329,7 @@ fn may_be_kept(plan: &LogicalPlan) -> PlanResult<bool> {
             LogicalPlan::TableScan(scan) => table_of(scan)?.is_some_and(|table| table.reads_newest()),
             // Its types are those of its values.
             LogicalPlan::Values(_) => !has_placeholder_in(node)?,
+            _ if constant_rows::is_node(node) => true,
             LogicalPlan::Extension(_)
             | LogicalPlan::RecursiveQuery(_)
             | LogicalPlan::Statement(_)

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancellable_joins;
+mod constant_rows;
 mod grouping_sets;
 mod materialized;
 mod merge_joins;

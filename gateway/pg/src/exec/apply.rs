@@ -18,7 +18,7 @@ use crate::{
             outer_columns,
             unnest::with_values,
         },
-        materialized,
+        constant_rows, materialized,
     },
     workarounds::grouping_set_order,
 };
@@ -63,7 +63,7 @@ const PIECE_ROWS: usize = 64;
 const FAILURES_MAX: usize = 3;
 
 /// DataFusion's planner, which knows [`Apply`] too, what [grouping sets](crate::workarounds::grouping_set_order) need,
-/// and [queries that are computed once](materialized).
+/// [queries that are computed once](materialized), and [rows that are constants](constant_rows).
 #[derive(Debug)]
 pub struct Planner;
 
@@ -74,6 +74,7 @@ impl QueryPlanner for Planner {
             Arc::new(ApplyPlanner),
             Arc::new(grouping_set_order::UnorderedPlanner),
             Arc::new(materialized::MaterializedPlanner),
+            Arc::new(constant_rows::ConstantRowsPlanner),
         ];
         let planner = DefaultPhysicalPlanner::with_extension_planners(extensions);
         planner.create_physical_plan(&grouping_set_order::below_grouping_sets(plan)?, session).await

@@ -86,7 +86,7 @@ fn comparison(mut binary: BinaryExpr, schema: &DFSchema) -> Expr {
 
 /// A quoted text in a cell of VALUES, which [`values`](crate::syntax::values) put beside the first cell that has a
 /// type.
-fn cell_of_values(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+pub(super) fn cell_of_values(call: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let [text, beside] = <[Expr; 2]>::try_from(call.args)
         .map_err(|_| DataFusionError::Internal(format!("{TEXT_BESIDE} has two arguments")))?;
     let (_, field) = beside.to_field(schema)?;

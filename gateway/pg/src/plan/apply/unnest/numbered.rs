@@ -12,7 +12,10 @@
 //! The values outside need not be told apart by `=`, as those of a [domain](super::domain) are: the number does that.
 
 use super::{Unnesting, columns_of, number, unordered};
-use crate::plan::apply::{node::Kind, outer_columns};
+use crate::plan::{
+    apply::{node::Kind, outer_columns},
+    constant_rows,
+};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::{
     common::{
@@ -42,7 +45,7 @@ pub(crate) fn numbered(
 ) -> Result<Option<LogicalPlan>> {
     let mut known = true;
     subquery.apply_with_subqueries(|node| {
-        known &= !matches!(node, LogicalPlan::Extension(_));
+        known &= !matches!(node, LogicalPlan::Extension(_)) || constant_rows::is_node(node);
         Ok(if known { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     if !known {
