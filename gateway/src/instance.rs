@@ -15,7 +15,7 @@ use crate::{
     row_locks::RowLocks,
     row_numbers::RowNumbers,
     sequences::Sequences,
-    shares::{Days, Shares},
+    shares::{Days, Hours, Shares},
     statistics::Statistics,
     table_locks::TableLocks,
     traces::Traces,
@@ -77,6 +77,8 @@ pub struct Instance {
     pub heat: Arc<Heat>,
     /// How tables were used on the last days, as it is stored.
     pub days: Arc<Days>,
+    /// What tenants used in the last day, as it is stored.
+    pub hours: Arc<Hours>,
 }
 
 impl Instance {
@@ -105,6 +107,7 @@ impl Instance {
             shares: Shares::default(),
             heat: Arc::default(),
             days: Arc::default(),
+            hours: Arc::default(),
         }
     }
     /// How long a statement may take before it is logged; `None` if none is.

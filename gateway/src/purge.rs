@@ -88,6 +88,10 @@ async fn step(instance: &Instance, wait: &mut Duration) -> Pause {
         (_, purged) => purged,
     };
     let erased = instance.catalog.purge_erasures(instance.clock.as_ref()).await;
+    if matches!(erased, Ok(Some(_))) {
+        // What tells of keys is gone from the store, and what lay beside it.
+        instance.hours.store_again().await;
+    }
     warn_of_overdue(instance);
     let purged = match (purged, erased) {
         (Ok(None), erased) => erased,

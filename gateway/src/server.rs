@@ -229,6 +229,7 @@ impl Server {
         let (catalog, now_micros) = (&options.instance.catalog, options.instance.clock.now_micros());
         options.instance.heat.load(catalog, now_micros).await;
         options.instance.days.load(catalog, &options.instance.shares, now_micros).await;
+        options.instance.hours.load(catalog, &options.instance.shares, now_micros).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,

@@ -17,6 +17,7 @@ mod admission;
 pub(crate) mod days;
 pub(crate) mod errors;
 pub(crate) mod gate;
+mod hours;
 pub(crate) mod parts;
 mod rate;
 pub(crate) mod schedule;
@@ -26,6 +27,7 @@ pub(crate) mod work;
 
 pub(crate) use admission::{Admitted, CommitTurn, Connected};
 pub use days::Days;
+pub use hours::Hours;
 
 use crate::{lock::Mutex, pg::error::SqlError};
 use admission::{CommitGate, Running};

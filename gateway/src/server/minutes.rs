@@ -25,6 +25,7 @@ pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
             minute = now;
         }
         instance.days.keep(&instance.catalog, &instance.shares, now_micros, false).await;
+        instance.hours.keep(&instance.catalog, &instance.shares, now_micros, false).await;
         let snapshot = instance.catalog.snapshot();
         instance.shares.retain(&snapshot);
         if version.replace(snapshot.version) != Some(snapshot.version) {
@@ -35,6 +36,7 @@ pub(super) async fn run(instance: Arc<Instance>, stop: CancellationToken) {
     instance.heat.end_minute(minute, instance.clock.now_micros());
     instance.heat.store(&instance.catalog).await;
     instance.days.keep(&instance.catalog, &instance.shares, instance.clock.now_micros(), true).await;
+    instance.hours.keep(&instance.catalog, &instance.shares, instance.clock.now_micros(), true).await;
 }
 
 /// Forgets statistics of databases and tables that were dropped.

@@ -1,8 +1,8 @@
 //! What a tenant has used, by minute: the rows of `keyspan.usage`.
 //!
 //! [`Counters`] only grow. When a minute is over their growth becomes a line of [`Minutes`]; the line of the running
-//! minute is what they have grown since. So the sum of all lines is what the counters say, as long as no line was
-//! dropped for its age.
+//! minute is what they have grown since. So the sum of all lines is what the counters say, with what was
+//! [remembered](Minutes::remember) of before the server's start, as long as no line was dropped for its age.
 
 use std::{
     collections::VecDeque,
@@ -71,6 +71,28 @@ impl Amounts {
         }
     }
 
+    /// Each of them, in the order of the definition.
+    pub(crate) fn array(self) -> [u64; 8] {
+        let Self {
+            statements,
+            rows_read,
+            bytes_read,
+            rows_written,
+            bytes_written,
+            busy_nanos,
+            refusals,
+            dryrun_refusals,
+        } = self;
+        [statements, rows_read, bytes_read, rows_written, bytes_written, busy_nanos, refusals, dryrun_refusals]
+    }
+
+    /// The same back.
+    pub(crate) fn of_array(all: [u64; 8]) -> Self {
+        let [statements, rows_read, bytes_read, rows_written, bytes_written, busy_nanos, refusals, dryrun_refusals] =
+            all;
+        Self { statements, rows_read, bytes_read, rows_written, bytes_written, busy_nanos, refusals, dryrun_refusals }
+    }
+
     fn since(self, before: Self) -> Self {
         Self {
             statements: self.statements - before.statements,
@@ -107,6 +129,12 @@ pub(crate) struct Minutes {
 }
 
 impl Minutes {
+    /// Takes lines of before the server's start, in order: before anything is used.
+    pub(crate) fn remember(&mut self, lines: Vec<Line>) {
+        self.stored_bytes = self.stored_bytes.or(lines.last().and_then(|line| line.stored_bytes));
+        self.lines = lines.into();
+    }
+
     /// Ends the running minute if it is over. Minutes in which nothing was used have no line.
     pub(crate) fn roll(&mut self, now: Amounts, now_micros: i64) {
         let minute_micros = now_micros - now_micros.rem_euclid(MINUTE_MICROS);
@@ -118,7 +146,11 @@ impl Minutes {
             return;
         }
         if now != self.before {
-            self.lines.push_back(self.running(now));
+            let line = self.running(now);
+            if self.lines.back().is_some_and(|last| last.minute_micros >= line.minute_micros) {
+                self.lines.pop_back();
+            }
+            self.lines.push_back(line);
         }
         let oldest = minute_micros - LINES_MAX as i64 * MINUTE_MICROS;
         while self.lines.front().is_some_and(|line| line.minute_micros < oldest) {
@@ -131,13 +163,18 @@ impl Minutes {
     pub(crate) fn lines(&mut self, now: Amounts, now_micros: i64) -> Vec<Line> {
         self.roll(now, now_micros);
         let running = (now != self.before).then(|| self.running(now));
-        self.lines.iter().copied().chain(running).collect()
+        let before = self.lines.iter().filter(|line| running.is_none_or(|of| line.minute_micros < of.minute_micros));
+        before.copied().chain(running).collect()
     }
 
-    /// The line of the running minute.
+    /// The line of the running minute. A server that was started again in a minute goes on with it, and so does one
+    /// whose clock was set back.
     fn running(&self, now: Amounts) -> Line {
-        let stored_bytes = self.stored_bytes;
-        Line { minute_micros: self.minute_micros, amounts: now.since(self.before), stored_bytes }
+        let (stored_bytes, amounts) = (self.stored_bytes, now.since(self.before));
+        match self.lines.back().filter(|last| last.minute_micros >= self.minute_micros) {
+            Some(last) => Line { amounts: last.amounts.and(amounts), stored_bytes, ..*last },
+            None => Line { minute_micros: self.minute_micros, amounts, stored_bytes },
+        }
     }
 }
 
@@ -165,6 +202,29 @@ mod tests {
         assert_eq!(minutes.lines(now, 77 * MINUTE_MICROS + 5)[0].amounts.statements, 3);
         let later = minutes.lines(now, 78 * MINUTE_MICROS);
         assert_eq!((later.len(), later[0].minute_micros), (1, 77 * MINUTE_MICROS));
+    }
+
+    #[test]
+    fn what_was_used_before_the_start_is_remembered() {
+        let line = |minute: i64, statements| Line {
+            minute_micros: minute * MINUTE_MICROS,
+            amounts: Amounts { statements, ..Amounts::default() },
+            stored_bytes: Some(7),
+        };
+        let mut minutes = Minutes::default();
+        minutes.remember(vec![line(70, 1), line(77, 2)]);
+        let now = Amounts { statements: 3, ..Amounts::default() };
+        // The minute of the restart goes on.
+        assert_eq!(minutes.lines(now, 77 * MINUTE_MICROS + 5), [line(70, 1), line(77, 5)]);
+        assert_eq!(minutes.lines(now, 78 * MINUTE_MICROS), [line(70, 1), line(77, 5)]);
+        let later = Amounts { statements: 4, ..Amounts::default() };
+        assert_eq!(minutes.lines(later, 79 * MINUTE_MICROS), [line(70, 1), line(77, 5), line(78, 1)]);
+        // A clock that was set back.
+        let mut minutes = Minutes::default();
+        minutes.remember(vec![line(90, 1)]);
+        assert_eq!(minutes.lines(now, 80 * MINUTE_MICROS), [line(90, 4)]);
+        assert_eq!(minutes.lines(later, 81 * MINUTE_MICROS), [line(90, 5)]);
+        assert_eq!(minutes.lines(later, 91 * MINUTE_MICROS), [line(90, 5)]);
     }
 
     proptest! {
