@@ -8,6 +8,7 @@ mod age;
 mod areas;
 mod held;
 mod machine;
+mod messages;
 mod pool;
 mod size;
 mod spill;
@@ -16,6 +17,7 @@ pub use age::Age;
 pub(crate) use areas::Area;
 pub(crate) use held::Held;
 pub use machine::{machine_bytes, process_bytes, raise_open_files};
+pub(crate) use messages::{MessagePermit, MessageRoom, TenantMessages};
 pub use size::Size;
 
 use crate::{
@@ -38,7 +40,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 /// Without `--memory` a server uses one over this of the machine's memory.
 pub const MACHINE_SHARE: u64 = 4;
@@ -180,27 +182,6 @@ pub struct Resources {
     pub(crate) messages: MessageRoom,
     /// The temporary files of running queries.
     files: Arc<DiskManager>,
-}
-
-/// Room for long messages, which are gathered before they are read.
-#[derive(Clone, Debug)]
-pub(crate) struct MessageRoom {
-    /// A permit for each KiB.
-    permits: Arc<Semaphore>,
-    kib: u32,
-}
-
-impl MessageRoom {
-    fn new(bytes: u64) -> Self {
-        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
-        Self { permits: Arc::new(Semaphore::new(kib as usize)), kib }
-    }
-
-    /// Waits for room for a message. One that is longer than all the room comes alone.
-    pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).min(self.kib);
-        Arc::clone(&self.permits).acquire_many_owned(kib).await.ok()
-    }
 }
 
 impl Resources {

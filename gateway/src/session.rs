@@ -183,8 +183,9 @@ impl Session {
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, instance.clock.now_micros());
         let activity = instance.activities.list(activity);
-        let (statements, cursors) = (Statements::default(), Cursors::default());
-        let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.held() });
+        let pool = &instance.resources.runtime.memory_pool;
+        let (statements, cursors) = (Statements::counted(Arc::clone(pool)), Cursors::counted(Arc::clone(pool)));
+        let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.told() });
         let share = instance.shares.of(identity.rows.oid());
         let advisory_locks = instance.advisory_locks.session(identity.rows.oid(), process_id);
         let advisory_locks = OwnLocks(Arc::new(advisory_locks));

@@ -30,8 +30,9 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
     let types = prepared.parameters.iter().map(ParameterType::pg_type).collect();
     let at_micros = session.instance.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
-    session.statements.insert(prepare.name.clone(), NamedStatement { prepared: Some(prepared), types, source });
-    Ok(())
+    let text_bytes = prepare.text.len();
+    let statement = NamedStatement { prepared: Some(prepared), types, source, text_bytes };
+    session.statements.insert(prepare.name.clone(), statement)
 }
 
 /// The statement that `EXECUTE` runs.

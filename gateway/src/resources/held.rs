@@ -1,7 +1,8 @@
 //! Memory that statements and sessions hold without a query: what a statement is about to write, what a transaction has
-//! written, rows of a load. It is counted as memory of queries, by tenant, once it is more than a little.
+//! written, rows of a load, prepared statements, values of portals, rows that cursors keep. It is counted as memory of
+//! queries, by tenant, once it is more than a little.
 
-use crate::pg::error::{Result, SqlError};
+use crate::pg::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use std::sync::Arc;
 
@@ -23,21 +24,31 @@ impl Held {
         Self { pool, reservation: None }
     }
 
-    /// Holds so many bytes now, more than before or fewer.
+    /// Holds so many bytes now, more than before or fewer, for rows to write.
     ///
     /// # Errors
     /// 53200 where there are no more.
     pub(crate) fn resize(&mut self, bytes: usize) -> Result<()> {
+        self.resize_for(bytes, "Write fewer rows in a statement or a transaction, or COPY them.")
+    }
+
+    /// The same for other things, with what to do where there are no more.
+    ///
+    /// # Errors
+    /// 53200.
+    pub(crate) fn resize_for(&mut self, bytes: usize, hint: &str) -> Result<()> {
+        self.reserve(bytes).map_err(|error| error.with_hint(hint))
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
         let wanted = if bytes <= FREE_BYTES { 0 } else { bytes.div_ceil(STEP_BYTES) * STEP_BYTES };
         let has = self.reservation.as_ref().map_or(0, MemoryReservation::size);
         if wanted == has {
             return Ok(());
         }
         let Some(pool) = &self.pool else { return Ok(()) };
-        let reservation = self.reservation.get_or_insert_with(|| MemoryConsumer::new("writes").register(pool));
-        reservation.try_resize(wanted).map_err(|error| {
-            SqlError::from(error).with_hint("Write fewer rows in a statement or a transaction, or COPY them.")
-        })
+        let reservation = self.reservation.get_or_insert_with(|| MemoryConsumer::new("held").register(pool));
+        Ok(reservation.try_resize(wanted)?)
     }
 }
 

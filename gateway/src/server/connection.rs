@@ -4,6 +4,7 @@ use crate::{
     audit::Event,
     execute::text::parse_long,
     pg::error::{Result, SqlError, SqlState},
+    resources::MessagePermit,
     server::{
         GOODBYE, Hub,
         cancel::Registration,
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit, time::Instant};
+use tokio::{net::TcpStream, time::Instant};
 
 /// A connection.
 pub(crate) struct Connection {
@@ -32,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) registration: Registration,
     pub(crate) hub: Arc<Hub>,
     /// The room that the message takes which is answered now.
-    admitted: Option<OwnedSemaphorePermit>,
+    admitted: Option<MessagePermit>,
     /// Portals by name.
     pub(crate) portals: HashMap<String, Portal>,
     /// After an error in the extended protocol: messages are skipped up to the next Sync.
@@ -110,7 +111,7 @@ impl From<Stop> for Failure {
 pub(crate) async fn serve(stream: TcpStream, peer: SocketAddr, hub: Arc<Hub>, place: bool) -> io::Result<()> {
     let started = startup::start(stream, peer, &hub, place).await?;
     let Some(Started { mut input, mut output, session, registration }) = started else { return Ok(()) };
-    input.bound_messages(hub.instance.resources.messages.clone());
+    input.bound_messages(hub.instance.resources.messages.of(session.share().flow()));
     input.count_into(hub.instance.statistics.clone());
     output.count_into(hub.instance.statistics.clone());
     let connection = Connection {

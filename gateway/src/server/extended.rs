@@ -10,6 +10,7 @@ use crate::{
         error::{Result, SqlError, SqlState},
         types::ParameterType,
     },
+    resources::Held,
     rights::Needs,
     server::{
         connection::{Connection, Failure},
@@ -18,6 +19,7 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{NamedStatement, Prepared, Source},
+    shares::turns::poll_for,
     sql::ast::{
         Statement,
         session::{Setting, Transaction},
@@ -42,6 +44,8 @@ pub(crate) struct Portal {
     encoder: Option<RowEncoder>,
     formats: Vec<Format>,
     state: PortalState,
+    /// The memory of its values.
+    _held: Held,
 }
 
 enum PortalState {
@@ -81,7 +85,9 @@ impl Connection {
         let text = if name.is_empty() { String::new() } else { sql.to_owned() };
         let at_micros = self.session.instance.clock.now_micros();
         let source = Source { text, at_micros, by_statement: false };
-        self.session.statements.insert(name, NamedStatement { prepared, types, source });
+        let statement = NamedStatement { prepared, types, source, text_bytes: sql.len() };
+        let share = Arc::clone(self.session.share());
+        poll_for(Some(&share), || self.session.statements.insert(name, statement))?;
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
     }
@@ -132,7 +138,11 @@ impl Connection {
         let encoder =
             columns.map(|columns| RowEncoder::new(columns, &bind.results, self.session.style().clone())).transpose()?;
         let state = PortalState::Bound(values);
-        self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state });
+        let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
+        let mut held = Held::of(Some(Arc::clone(&self.session.instance.resources.runtime.memory_pool)));
+        let hint = "Run or close portals before more are bound.";
+        poll_for(Some(self.session.share()), || held.resize_for(bytes, hint))?;
+        self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state, _held: held });
         reply::bind_complete(&mut self.output.buffer);
         Ok(())
     }

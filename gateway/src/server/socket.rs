@@ -5,14 +5,14 @@
 
 use crate::{
     pg::error::{SqlError, SqlState},
-    resources::MessageRoom,
+    resources::{MessagePermit, TenantMessages},
     statistics::Statistics,
     wire::frontend::Frame,
 };
 use bytes::{Buf, BytesMut};
 use std::{future, io, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+use tokio::time::timeout;
 
 /// Bytes that are read ahead while a statement runs, at most; beyond, a client that goes away is not noticed.
 pub(crate) const READ_AHEAD_MAX: usize = 64 << 10;
@@ -44,9 +44,9 @@ pub(crate) struct Input {
     room: usize,
     ended: bool,
     /// Room for long messages of all connections; `None` before a client has logged in, and in tests.
-    messages: Option<MessageRoom>,
+    messages: Option<TenantMessages>,
     /// What the message takes of it that the buffer begins with.
-    admitted: Option<OwnedSemaphorePermit>,
+    admitted: Option<MessagePermit>,
     /// Where bytes are counted; `None` before a client has logged in.
     statistics: Option<Arc<Statistics>>,
 }
@@ -103,7 +103,7 @@ impl Input {
     }
 
     /// Bounds long messages by what there is room for in all connections.
-    pub(crate) fn bound_messages(&mut self, messages: MessageRoom) {
+    pub(crate) fn bound_messages(&mut self, messages: TenantMessages) {
         self.messages = Some(messages);
     }
 
@@ -128,7 +128,7 @@ impl Input {
     }
 
     /// The room that a message took, for as long as what it holds is used.
-    pub(crate) fn take_admitted(&mut self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn take_admitted(&mut self) -> Option<MessagePermit> {
         self.admitted.take()
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Session,
-    cursors::Held,
+    cursors::Told,
     prepared::{NamedStatement, SharedStatements},
 };
 use crate::{
@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) statements: SharedStatements,
-    pub(super) cursors: Held,
+    pub(super) cursors: Told,
 }
 
 impl SessionObjects for Objects {

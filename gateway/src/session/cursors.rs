@@ -7,6 +7,7 @@
 use crate::{
     context::introspection::CursorInfo,
     pg::error::{Result, SqlError, SqlState},
+    resources::Held,
     rights::Needs,
     sql::ast::session::Direction,
 };
@@ -16,7 +17,9 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use datafusion::{
-    error::DataFusionError, execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter,
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, memory_pool::MemoryPool},
+    physical_plan::stream::RecordBatchStreamAdapter,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use std::{collections::BTreeMap, sync::Arc};
@@ -32,11 +35,13 @@ const SCROLL_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Cursors {
     open: BTreeMap<String, Cursor>,
     /// The same for the session's own statements to see.
-    held: Held,
+    told: Told,
+    /// Where the memory of kept rows is counted.
+    memory: Option<Arc<dyn MemoryPool>>,
 }
 
 /// What is known of the open cursors, by name.
-pub(crate) type Held = Arc<crate::lock::Mutex<BTreeMap<String, CursorInfo>>>;
+pub(crate) type Told = Arc<crate::lock::Mutex<BTreeMap<String, CursorInfo>>>;
 
 #[derive(Debug)]
 struct Cursor {
@@ -50,6 +55,11 @@ struct Cursor {
 }
 
 impl Cursors {
+    /// None yet; rows that they keep are counted in a pool.
+    pub(crate) fn counted(memory: Arc<dyn MemoryPool>) -> Self {
+        Self { memory: Some(memory), ..Self::default() }
+    }
+
     /// Opens a cursor.
     ///
     /// # Errors
@@ -67,7 +77,7 @@ impl Cursors {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Close one."));
         }
         let schema = stream.schema();
-        let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll)));
+        let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll, Held::of(self.memory.clone()))));
         self.open.insert(name, Cursor { schema, rows, told, depth: Some(depth), needs });
         self.tell();
         Ok(())
@@ -153,13 +163,13 @@ impl Cursors {
     }
 
     /// What `pg_cursors` shows of them.
-    pub(super) fn held(&self) -> Held {
-        self.held.clone()
+    pub(super) fn told(&self) -> Told {
+        self.told.clone()
     }
 
     fn tell(&self) {
         let told = self.open.iter().map(|(name, cursor)| (name.clone(), cursor.told.clone())).collect();
-        *self.held.lock() = told;
+        *self.told.lock() = told;
     }
 
     fn get(&self, name: &str) -> Result<&Cursor> {
@@ -178,6 +188,8 @@ struct Rows {
     /// Every batch, with the number of rows up to its end: with SCROLL.
     kept: Option<Vec<(RecordBatch, u64)>>,
     kept_bytes: usize,
+    /// The memory of these.
+    held: Held,
     /// The row where it stands, from 1; 0 before the first.
     at: u64,
     /// Whether it stands behind the last row.
@@ -193,9 +205,9 @@ impl std::fmt::Debug for Rows {
 type Batches = stream::BoxStream<'static, Result<RecordBatch, DataFusionError>>;
 
 impl Rows {
-    fn new(stream: SendableRecordBatchStream, scroll: bool) -> Self {
+    fn new(stream: SendableRecordBatchStream, scroll: bool, held: Held) -> Self {
         let kept = scroll.then(Vec::new);
-        Self { stream, ended: false, batch: None, kept, kept_bytes: 0, at: 0, behind: false }
+        Self { stream, ended: false, batch: None, kept, kept_bytes: 0, held, at: 0, behind: false }
     }
 
     /// Goes where it is sent, and gives the rows that are met.
@@ -291,6 +303,8 @@ impl Rows {
                 return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
                     .with_hint("Declare it without SCROLL, which keeps none."));
             }
+            let kept_bytes = self.kept_bytes;
+            self.held.resize_for(kept_bytes, "Declare it without SCROLL, which keeps none.")?;
             let end = there + batch.num_rows() as u64;
             if let Some(kept) = &mut self.kept {
                 kept.push((batch, end));

@@ -155,6 +155,55 @@ async fn what_transactions_hold_is_memory_of_the_database() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sessions_keep_is_memory_of_the_database() -> Result<()> {
+    let (_harness, operator, mut alto, other) = world().await?;
+    operator.batch_execute("ALTER DATABASE alto SET (memory = '2MiB')").await?;
+    let full = "53200 out of memory for this query";
+    // Prepared statements, of half a megabyte each, as a session and its messages make them.
+    let list = (0..1_500).map(|number| format!("{}", number * 1_000)).collect::<Vec<_>>().join(", ");
+    let prepare = |number: usize| format!("PREPARE p{number} AS SELECT 1 WHERE 1 IN ({list})");
+    let mut prepared = 0;
+    let refused = loop {
+        match error(&alto, &prepare(prepared)).await {
+            refused if refused.starts_with("no error") => prepared += 1,
+            refused => break refused,
+        }
+    };
+    assert_eq!((refused.as_str(), (1..10).contains(&prepared)), (full, true), "{prepared}");
+    let told = alto.prepare(&format!("SELECT 2 WHERE 2 IN ({list})")).await.err().context("an error")?;
+    let told = told.as_db_error().context("an error of the server")?;
+    assert_eq!((told.code().code(), told.hint().is_some_and(|hint| hint.contains("DEALLOCATE"))), ("53200", true));
+    for number in 0..=prepared {
+        other.batch_execute(&prepare(number)).await?;
+    }
+    assert_eq!(rows(&alto, "SELECT 3").await?, ["3"]);
+    alto.batch_execute("DEALLOCATE p0").await?;
+    alto.batch_execute(&prepare(0)).await?;
+    alto.batch_execute("DEALLOCATE ALL").await?;
+
+    // Rows that a cursor keeps for the way back.
+    let cursor = "SCROLL CURSOR FOR SELECT repeat('x', 1000) FROM generate_series(1, 5000)";
+    alto.batch_execute(&format!("BEGIN; DECLARE c {cursor}")).await?;
+    assert_eq!(error(&alto, "MOVE FORWARD ALL FROM c").await, full);
+    alto.batch_execute(&format!("ROLLBACK; BEGIN; DECLARE c NO {cursor}; MOVE FORWARD ALL FROM c; COMMIT")).await?;
+    other.batch_execute(&format!("BEGIN; DECLARE c {cursor}; MOVE FORWARD ALL FROM c; COMMIT")).await?;
+
+    // Values of portals that wait to be run.
+    let length = alto.prepare("SELECT length($1::text)").await?;
+    let value = "x".repeat(900_000);
+    let transaction = alto.transaction().await?;
+    let one = transaction.bind(&length, &[&value]).await?;
+    let two = transaction.bind(&length, &[&value]).await?;
+    let refused = transaction.bind(&length, &[&value]).await.err().context("an error")?;
+    assert_eq!(refused.code().map(|code| code.code()), Some("53200"));
+    drop((one, two, transaction));
+    let transaction = alto.transaction().await?;
+    let one = transaction.bind(&length, &[&value]).await?;
+    assert_eq!(transaction.query_portal(&one, 0).await?[0].get::<_, i32>(0), 900_000);
+    Ok(())
+}
+
 #[tokio::test]
 async fn bytes_a_second_have_quotas() -> Result<()> {
     let (_harness, operator, alto, other) = world().await?;
@@ -286,5 +335,38 @@ async fn usage_adds_up_to_what_the_engine_counts() -> Result<()> {
     );
     let busy = "SELECT sum(statements) > 3, sum(busy_micros) > 0, sum(refusals) FROM keyspan.usage";
     assert_eq!(rows(&alto, busy).await?, ["t|t|0"]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_outlives_a_restart_and_an_erasure_but_not_its_tenant() -> Result<()> {
+    let (harness, operator, alto, other) = world().await?;
+    alto.batch_execute(&insert(0..500)).await?;
+    other.batch_execute(&insert(0..100)).await?;
+    let written = "SELECT tenant, sum(rows_written) FROM keyspan.usage WHERE tenant <> '' GROUP BY 1 ORDER BY 1";
+    assert_eq!(rows(&operator, written).await?, ["alto|500", "altostrat|100"]);
+    drop((operator, alto, other));
+    let harness = harness.restart().await?;
+    let operator = harness.operator().await?;
+    assert_eq!(rows(&operator, written).await?, ["alto|500", "altostrat|100"]);
+    // A minute that goes on is one line.
+    let alto = harness.connect("alto", "alto").await?;
+    alto.batch_execute(&insert(500..510)).await?;
+    assert_eq!(rows(&operator, written).await?, ["alto|510", "altostrat|100"]);
+    let twice = "SELECT oid, minute FROM keyspan.usage GROUP BY 1, 2 HAVING count(*) > 1";
+    assert!(rows(&operator, twice).await?.is_empty());
+    // A purge takes what lies beside the heat of keys out of the store; it is stored again.
+    alto.batch_execute("DELETE FROM t WHERE k = 7 ERASE").await?;
+    while rows(&operator, "SELECT 1 FROM keyspan.erasures WHERE purged_at IS NULL").await? != [""; 0] {}
+    drop((operator, alto));
+    let harness = harness.restart().await?;
+    let operator = harness.operator().await?;
+    assert_eq!(rows(&operator, written).await?, ["alto|510", "altostrat|100"]);
+    operator.batch_execute("DROP DATABASE alto WITH (FORCE)").await?;
+    drop(operator);
+    let harness = harness.restart().await?;
+    assert_eq!(rows(&harness.operator().await?, written).await?, ["altostrat|100"]);
+    let left = harness.instance().catalog.heat().await?;
+    assert!(left.iter().all(|row| row.tenant.as_ref().is_none_or(|tenant| tenant.as_str() != "alto")), "{left:?}");
     Ok(())
 }
