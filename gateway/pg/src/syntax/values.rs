@@ -47,6 +47,10 @@ pub(crate) fn rewrite(values: &mut Values) {
     }
 }
 
+fn is_null(cell: &Expr) -> bool {
+    matches!(cell, Expr::Value(value) if value.value == Value::Null)
+}
+
 /// How many digits a number written out has after the point; −1 for a cast to numeric. `None` for other cells.
 fn number_scale(cell: &Expr) -> Option<i64> {
     match cell {
@@ -91,7 +95,7 @@ fn is_integer(data_type: &DataType) -> bool {
 
 /// Whether cells are numbers with different digits after the point, which each of them keeps.
 fn has_several_scales<'a>(cells: impl Iterator<Item = &'a Expr>) -> bool {
-    let is_open = |cell: &Expr| is_unknown(cell) || matches!(cell, Expr::Value(value) if value.value == Value::Null);
+    let is_open = |cell: &Expr| is_unknown(cell) || is_null(cell);
     let mut scales = Vec::new();
     for cell in cells.filter(|cell| !is_open(cell)) {
         match number_scale(cell) {
@@ -185,11 +189,14 @@ fn has_subquery(expr: &Expr) -> bool {
     visit_expressions(expr, asks).is_break()
 }
 
-/// Gives the quoted texts of a column the type of the first cell that has one.
+/// Gives the quoted texts of a column the type of the first cell that has one; and NULLs, where that has a length, which
+/// DataFusion wants all of them to bear.
 fn cast_quoted(values: &mut Values, at: usize) {
     let cells = || values.rows.iter().map(|row| &row.content[at]);
     let Some(known) = cells().find(|cell| has_type(cell)).cloned() else { return };
-    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(|cell| is_unknown(cell)) {
+    let nulls_too = matches!(known, Expr::Cast { data_type: DataType::Char(_) | DataType::Character(_), .. });
+    let is_open = |cell: &&mut Expr| is_unknown(cell) || nulls_too && is_null(cell);
+    for cell in values.rows.iter_mut().map(|row| &mut row.content[at]).filter(is_open) {
         *cell = call(TEXT_BESIDE, [std::mem::replace(cell, Expr::Identifier("".into())), known.clone()]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
     without_only(tokens, &next.token);
     interval_of_frame(tokens, &next.token);
     exclusions(tokens, &next.token);
-    if typed_name(tokens, &next) || symmetric(tokens, &next) {
+    if typed_name(tokens, &next) || symmetric(tokens, &next) || called_user(tokens, &next.token) {
         return;
     }
     if !(continues_text(tokens, &next) || orders_using(tokens, &next.token) || trims_blanks(tokens, &next.token)) {
@@ -261,6 +261,22 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
+/// `pg_catalog.current_user()`, which PostgreSQL has as a function, too, as `current_user`. Gives whether the bracket is
+/// part of it.
+fn called_user(tokens: &mut Vec<TokenWithSpan>, next: &Token) -> bool {
+    if let [.., schema, point, user, open] = tokens.as_slice()
+        && is_word(Some(&schema.token), "pg_catalog")
+        && (&point.token, &open.token, next) == (&Token::Period, &Token::LParen, &Token::RParen)
+        && ["current_user", "session_user"].iter().any(|word| is_word(Some(&user.token), word))
+    {
+        let user = user.clone();
+        tokens.truncate(tokens.len() - 4);
+        tokens.push(user);
+        return true;
+    }
+    false
+}
+
 /// `a OPERATOR(pg_catalog.=) ANY (b)` as `a = ANY (b)`, before the word `ANY`: sqlparser knows signs only there.
 fn unqualify_operator(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     if !["any", "some", "all"].iter().any(|word| is_word(Some(next), word)) {
@@ -295,14 +311,22 @@ mod tests {
     use super::*;
     use crate::tokens::tests::rewritten;
 
+    fn pushed(sql: &str) -> String {
+        rewritten(sql, |tokens| {
+            let all = std::mem::take(tokens);
+            all.into_iter().for_each(|next| push(tokens, next));
+        })
+    }
+
+    #[test]
+    fn users_are_called_by_their_schema() {
+        assert_eq!(pushed("a, pg_catalog.current_user() = b"), "a , current_user = b");
+        assert_eq!(pushed("f(pg_catalog.session_user())"), "f ( session_user )");
+        assert_eq!(pushed("pg_catalog.current_user(1)"), "pg_catalog . current_user ( 1 )");
+    }
+
     #[test]
     fn an_operator_ends_before_a_sign() {
-        let apart = |sql: &str| {
-            rewritten(sql, |tokens| {
-                let all = std::mem::take(tokens);
-                all.into_iter().for_each(|next| push(tokens, next));
-            })
-        };
         for (sql, expected) in [
             ("a>-1", "a > - 1"),
             ("a>=-1", "a >= - 1"),
@@ -316,7 +340,7 @@ mod tests {
             ("a<@-1", "a <@- 1"),
             ("a||-1", "a ||- 1"),
         ] {
-            assert_eq!(apart(sql), expected);
+            assert_eq!(pushed(sql), expected);
         }
         let sql = "SELECT a>-x";
         let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
