@@ -29,6 +29,7 @@ use datafusion::{
     execution::{
         SessionState, SessionStateBuilder,
         disk_manager::{DiskManager, DiskManagerBuilder, DiskManagerMode},
+        memory_pool::MemoryPool,
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
 };
@@ -73,8 +74,8 @@ const SORTS: u64 = 16;
 /// ```
 ///
 /// Unplanned memory is not accounted for: batches in flight, writes that wait for the log, plans, and messages of
-/// clients, whose long ones have a [bound](Memory::message_bytes). What open transactions and statements are about to
-/// write is memory of queries.
+/// clients, whose long ones have a [bound](Memory::message_bytes), and what sessions keep, which has
+/// [one](Memory::session_bytes) too. What open transactions and statements are about to write is memory of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The sum.
@@ -131,6 +132,12 @@ impl Memory {
         self.all_bytes / 16
     }
 
+    /// For what sessions keep: prepared statements, values of portals, rows of cursors. It comes to the rest, and is not
+    /// memory of queries, since one sort may take all of that, beside which others still have to prepare statements.
+    pub fn session_bytes(&self) -> u64 {
+        self.all_bytes / 4
+    }
+
     /// Rows of a full batch.
     pub fn batch_rows(&self) -> usize {
         let rows = (self.query_bytes / BYTES_PER_BATCH_ROW).max(BATCH_ROWS_MIN);
@@ -180,6 +187,8 @@ pub struct Resources {
     pub(crate) plans: Arc<Semaphore>,
     /// Room for long messages of clients.
     pub(crate) messages: MessageRoom,
+    /// Where what sessions keep is counted.
+    pub(crate) sessions: Arc<dyn MemoryPool>,
     /// The temporary files of running queries.
     files: Arc<DiskManager>,
 }
@@ -205,7 +214,16 @@ impl Resources {
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).with_disk_manager_builder(disk);
         let plans = Arc::new(Semaphore::new(plans_max(memory.all_bytes)));
         let messages = MessageRoom::new(memory.message_bytes());
-        Ok(Self { memory, runtime: Arc::new(runtime.build()?), states: Arc::default(), plans, messages, files })
+        let sessions = Arc::new(QueryPool::new(usize::try_from(memory.session_bytes()).unwrap_or(usize::MAX), 0));
+        Ok(Self {
+            memory,
+            runtime: Arc::new(runtime.build()?),
+            states: Arc::default(),
+            plans,
+            messages,
+            sessions,
+            files,
+        })
     }
 
     /// Bytes that running queries have reserved.

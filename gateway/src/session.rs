@@ -57,7 +57,7 @@ use cursors::Cursors;
 use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
 use plan_cache::PlanCache;
-pub(crate) use prepared::{NamedStatement, Source, Statements};
+pub(crate) use prepared::{NamedStatement, Source, Statements, kept_bytes};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use temporary::Temporary;
 use transaction::TransactionState;
@@ -183,7 +183,7 @@ impl Session {
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, instance.clock.now_micros());
         let activity = instance.activities.list(activity);
-        let pool = &instance.resources.runtime.memory_pool;
+        let pool = &instance.resources.sessions;
         let (statements, cursors) = (Statements::counted(Arc::clone(pool)), Cursors::counted(Arc::clone(pool)));
         let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.told() });
         let share = instance.shares.of(identity.rows.oid());

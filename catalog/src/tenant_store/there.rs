@@ -31,11 +31,7 @@ impl TenantStore {
     /// # Errors
     /// The store's.
     pub async fn size_there(&self, table: &Table, pin: &Pin) -> Result<(SpanSize, Counted)> {
-        self.size_by_samples(table, pin, COUNTED).await
-    }
-
-    async fn size_by_samples(&self, table: &Table, pin: &Pin, counted: Most) -> Result<(SpanSize, Counted)> {
-        let (begun, is_all) = self.count_from(table, pin, Bytes::new(), counted).await?;
+        let (begun, is_all) = self.count_from(table, pin, Bytes::new(), COUNTED).await?;
         if is_all {
             return Ok((begun, Counted::Exactly));
         }

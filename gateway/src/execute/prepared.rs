@@ -12,7 +12,7 @@ use crate::{
         syntax::build::select_from,
         types::{self, ParameterType},
     },
-    session::{NamedStatement, Prepared, Session, Source},
+    session::{NamedStatement, Prepared, Session, Source, kept_bytes},
     sql::ast::session::{Execute, Prepare},
 };
 use arrow::datatypes::DataType;
@@ -30,8 +30,8 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
     let types = prepared.parameters.iter().map(ParameterType::pg_type).collect();
     let at_micros = session.instance.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
-    let text_bytes = prepare.text.len();
-    let statement = NamedStatement { prepared: Some(prepared), types, source, text_bytes };
+    let bytes = kept_bytes(&prepare.name, &prepare.text);
+    let statement = NamedStatement { prepared: Some(prepared), types, source, bytes };
     session.statements.insert(prepare.name.clone(), statement)
 }
 

@@ -21,6 +21,7 @@ impl Resources {
             areas.push(of("process, at most so far", peak, None));
         }
         areas.push(of("queries", self.query_bytes(), Some(self.memory.query_bytes)));
+        areas.push(of("sessions", self.sessions.reserved() as u64, Some(self.memory.session_bytes())));
         if let Some(inside) = inside {
             let (memory, budget) = (&inside.memory, self.memory.budget());
             areas.push(of("store: memtable", memory.memtable_bytes, Some(budget.memtable_bytes)));

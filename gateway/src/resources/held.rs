@@ -1,6 +1,6 @@
-//! Memory that statements and sessions hold without a query: what a statement is about to write, what a transaction has
-//! written, rows of a load, prepared statements, values of portals, rows that cursors keep. It is counted as memory of
-//! queries, by tenant, once it is more than a little.
+//! Memory that statements and sessions hold without a query, counted by tenant once it is more than a little: as memory
+//! of queries what a statement is about to write, what a transaction has written, rows of a load; as memory of sessions
+//! prepared statements, values of portals, rows that cursors keep.
 
 use crate::pg::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};

@@ -18,7 +18,7 @@ use crate::{
         counting::End,
         rows::{Form, RowsUnderWay},
     },
-    session::{NamedStatement, Prepared, Source},
+    session::{NamedStatement, Prepared, Source, kept_bytes},
     shares::turns::poll_for,
     sql::ast::{
         Statement,
@@ -85,7 +85,8 @@ impl Connection {
         let text = if name.is_empty() { String::new() } else { sql.to_owned() };
         let at_micros = self.session.instance.clock.now_micros();
         let source = Source { text, at_micros, by_statement: false };
-        let statement = NamedStatement { prepared, types, source, text_bytes: sql.len() };
+        let bytes = kept_bytes(&name, sql);
+        let statement = NamedStatement { prepared, types, source, bytes };
         let share = Arc::clone(self.session.share());
         poll_for(Some(&share), || self.session.statements.insert(name, statement))?;
         reply::parse_complete(&mut self.output.buffer);
@@ -139,7 +140,7 @@ impl Connection {
             columns.map(|columns| RowEncoder::new(columns, &bind.results, self.session.style().clone())).transpose()?;
         let state = PortalState::Bound(values);
         let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
-        let mut held = Held::of(Some(Arc::clone(&self.session.instance.resources.runtime.memory_pool)));
+        let mut held = Held::of(Some(Arc::clone(&self.session.instance.resources.sessions)));
         let hint = "Run or close portals before more are bound.";
         poll_for(Some(self.session.share()), || held.resize_for(bytes, hint))?;
         self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state, _held: held });
