@@ -25,7 +25,7 @@ pub(crate) mod turns;
 pub(crate) mod usage;
 pub(crate) mod work;
 
-pub(crate) use admission::{Admitted, CommitTurn, Connected};
+pub(crate) use admission::{Admitted, CommitTurn, Connected, LoadPlace};
 pub use days::Days;
 pub use hours::Hours;
 
@@ -39,7 +39,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -84,6 +84,14 @@ impl Shares {
             Arc::new(Share::new(flow, gate, commits, self.began))
         });
         Arc::clone(share)
+    }
+
+    /// A place for a large load of a tenant, of so many that the store has: all of them while no other tenant is
+    /// connected, all but one while others are. `None` where it has none: rows go through commits.
+    pub(crate) fn load_place(&self, share: &Arc<Share>, places: usize) -> Option<LoadPlace> {
+        let is_other = |other: &Arc<Share>| other.flow != share.flow && other.connections() > 0;
+        let others = self.all.lock().values().any(is_other);
+        share.begin_load(if others { places.saturating_sub(1).max(1) } else { places })
     }
 
     /// All shares, by the OID of the tenant.
@@ -137,6 +145,8 @@ pub struct Share {
     written: Mutex<Rate>,
     running: Mutex<Running>,
     connections: AtomicU32,
+    /// Large loads under way.
+    loads: AtomicUsize,
     stored: Mutex<Option<Stored>>,
     pub(crate) counters: Counters,
     pub(crate) work: Work,
@@ -167,6 +177,7 @@ impl Share {
             written: Mutex::default(),
             running: Mutex::default(),
             connections: AtomicU32::default(),
+            loads: AtomicUsize::default(),
             stored: Mutex::default(),
             counters: Counters::default(),
             work: Work::default(),
@@ -313,5 +324,26 @@ impl Share {
 
     pub(crate) fn count_refusal(&self) {
         self.counters.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_leaves_a_place_for_loads_to_others_that_are_there() {
+        let shares = Shares::default();
+        let (one, other) = (shares.of(Some(1)), shares.of(Some(2)));
+        let all: Vec<_> = (0..4).map(|_| shares.load_place(&one, 4)).collect();
+        assert!(all.iter().all(Option::is_some) && shares.load_place(&one, 4).is_none());
+        drop(all);
+        let connected = other.connect("two");
+        let some: Vec<_> = (0..4).filter_map(|_| shares.load_place(&one, 4)).collect();
+        assert_eq!(some.len(), 3);
+        assert!(shares.load_place(&other, 4).is_some());
+        drop(some);
+        assert!(shares.load_place(&one, 1).is_some(), "the only one is for whoever comes first");
+        drop(connected);
     }
 }

@@ -125,6 +125,7 @@ mod tests;
 
 pub use budget::{Budget, MEMORY_BYTES, MEMTABLE_BYTES_MAX, MEMTABLE_BYTES_MIN};
 pub use granularity::Granularity;
+pub use load::loads_max;
 pub use manifest::FORMAT_VERSION;
 pub use read_only::ReadOnlyStore;
 pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};

@@ -10,6 +10,7 @@ use crate::{
     },
     pg::error::{Result, SqlError},
     session::Session,
+    shares::LoadPlace,
     shield::shielded,
 };
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use keyspan_catalog::{
 };
 use keyspan_storage::{
     FamilyName,
+    engine::loads_max,
     load::{LoadColumn, put_cell},
 };
 
@@ -27,6 +29,7 @@ use keyspan_storage::{
 #[derive(Debug)]
 pub(crate) struct Bulk {
     load: TenantLoad,
+    _place: LoadPlace,
     /// The places of the target's columns whose values are cells; in the load they come after the marker, open families
     /// last.
     cells: Vec<usize>,
@@ -67,8 +70,10 @@ impl Bulk {
         let (places, families): (Vec<usize>, Vec<LoadColumn>) = open.into_iter().unzip();
         cells.extend(places);
         columns.extend(families);
+        let places = loads_max(session.instance.resources.memory.engine_bytes);
+        let Some(place) = session.instance.shares.load_place(session.share(), places) else { return Ok(None) };
         let load = session.identity.rows.load(&target.table, &columns).await?;
-        Ok(load.map(|load| Self { load, cells, largest: None }))
+        Ok(load.map(|load| Self { load, _place: place, cells, largest: None }))
     }
 
     /// Adds a row.

@@ -62,6 +62,16 @@ impl Drop for Connected {
     }
 }
 
+/// A tenant's place of a large load.
+#[derive(Debug)]
+pub(crate) struct LoadPlace(Arc<Share>);
+
+impl Drop for LoadPlace {
+    fn drop(&mut self) {
+        self.0.loads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Share {
     /// Counts a connection.
     ///
@@ -76,6 +86,13 @@ impl Share {
             self.refuse(&quotas, || errors::connections(database, most))?;
         }
         Ok(connected)
+    }
+
+    /// Takes a place of a large load, if the tenant has fewer than `most`.
+    pub(crate) fn begin_load(self: &Arc<Self>, most: usize) -> Option<LoadPlace> {
+        let more = |loads: usize| (loads < most).then_some(loads + 1);
+        self.loads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(LoadPlace(Arc::clone(self)))
     }
 
     /// Begins a statement, if it need not wait.

@@ -76,7 +76,7 @@ const BUFFER_BYTES_MAX: u64 = 32 << 20;
 const FINISH_ATTEMPTS_MAX: usize = 64;
 
 /// Maximum number of concurrent loads with this memory budget.
-pub(super) fn loads_max(memory_bytes: u64) -> usize {
+pub fn loads_max(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / LOAD_MEMORY_BYTES).unwrap_or(usize::MAX).clamp(1, LOADS_MAX)
 }
 
