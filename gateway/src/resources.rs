@@ -132,8 +132,8 @@ impl Memory {
         self.all_bytes / 16
     }
 
-    /// For what sessions keep: prepared statements, values of portals, rows of cursors. It comes to the rest, and is not
-    /// memory of queries, since one sort may take all of that, beside which others still have to prepare statements.
+    /// For what sessions keep: prepared statements, values of portals, rows of cursors. It comes to the rest, and is
+    /// not memory of queries, since one sort may take all of that, beside which others still prepare statements.
     pub fn session_bytes(&self) -> u64 {
         self.all_bytes / 4
     }

@@ -4,9 +4,9 @@
 //! spill; it takes all memory that is free, to merge as many files at once as fit. In a query with several sorts, such
 //! as a sort-merge join, the first merge then leaves nothing to the others, and the query fails with 53200. With less
 //! memory a merge takes fewer files at once and does not fail. So here no merge gets more than an equal share of the
-//! memory. A sort gets no more than that share for its rows either, and merges these in memory. Tenants share the memory
-//! by their weights ([`parts`](crate::shares::parts)). What sessions keep is counted in a pool of the same kind, in which
-//! nothing sorts.
+//! memory. A sort gets no more than that share for its rows either, and merges these in memory. Tenants share the
+//! memory by their weights ([`parts`](crate::shares::parts)). What sessions keep is counted in a pool of the same kind,
+//! in which nothing sorts.
 
 use crate::{
     lock::Mutex,

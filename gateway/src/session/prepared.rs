@@ -21,8 +21,8 @@ const SHORT_TEXT_BYTES: usize = 4 << 10;
 /// Bytes that a short prepared statement takes: its tree, its plan, what is remembered for its next run. Measured, as
 /// all of these, by how the process grows: 29 KiB for a look-up by key.
 const STATEMENT_BYTES: usize = 24 << 10;
-/// Bytes that the tree has for a comma, a bracket or an operator, and what stands beside it: 200 in a sum, 210 in a list
-/// of numbers, 270 in rows of VALUES.
+/// Bytes that the tree has for a comma, a bracket or an operator, and what stands beside it: 200 in a sum, 210 in a
+/// list of numbers, 270 in rows of VALUES.
 const SIGN_BYTES: usize = 280;
 /// Copies of the text and of its literals.
 const TEXT_COPIES: usize = 3;

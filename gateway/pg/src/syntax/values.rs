@@ -189,8 +189,8 @@ fn has_subquery(expr: &Expr) -> bool {
     visit_expressions(expr, asks).is_break()
 }
 
-/// Gives the quoted texts of a column the type of the first cell that has one; and NULLs, where that has a length, which
-/// DataFusion wants all of them to bear.
+/// Gives the quoted texts of a column the type of the first cell that has one; and NULLs, where that has a length,
+/// which DataFusion wants all of them to bear.
 fn cast_quoted(values: &mut Values, at: usize) {
     let cells = || values.rows.iter().map(|row| &row.content[at]);
     let Some(known) = cells().find(|cell| has_type(cell)).cloned() else { return };

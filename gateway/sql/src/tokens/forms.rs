@@ -33,8 +33,8 @@ pub(super) fn push(tokens: &mut Vec<TokenWithSpan>, mut next: TokenWithSpan) {
     }
 }
 
-/// `>` and `-` of `a >-1`: an operator ends with `+` or `-` only if it has one of [`SIGNS_OF_OPERATORS`]; sqlparser takes
-/// `>-` for one. `None` for other tokens.
+/// `>` and `-` of `a >-1`: an operator ends with `+` or `-` only if it has one of [`SIGNS_OF_OPERATORS`]; sqlparser
+/// takes `>-` for one. `None` for other tokens.
 /// <https://www.postgresql.org/docs/15/sql-syntax-lexical.html#SQL-SYNTAX-OPERATORS>
 fn signs_apart(next: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
     let Token::CustomBinaryOperator(text) = &next.token else { return None };
@@ -261,8 +261,8 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
     }
 }
 
-/// `pg_catalog.current_user()`, which PostgreSQL has as a function, too, as `current_user`. Gives whether the bracket is
-/// part of it.
+/// `pg_catalog.current_user()`, which PostgreSQL has as a function, too, as `current_user`. Gives whether the bracket
+/// is part of it.
 fn called_user(tokens: &mut Vec<TokenWithSpan>, next: &Token) -> bool {
     if let [.., schema, point, user, open] = tokens.as_slice()
         && is_word(Some(&schema.token), "pg_catalog")
