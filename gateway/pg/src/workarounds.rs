@@ -11,6 +11,7 @@
 //! | [`constant_filters`] | a condition without columns leaves the row of an aggregation without GROUP BY | | `postgres/never.slt` |
 //! | [`constant_keys`] | a correlated subquery above a join of two tables of one name's columns is refused | | `postgres/constant_keys.slt` |
 //! | [`dependencies`] | ORDER BY loses columns, DISTINCT and GROUP BY rows, above joins and `unnest` | | `postgres/keys_of_joins.slt`, `postgres/unnested.slt` |
+//! | [`distinct_limits`] | `SELECT DISTINCT … LIMIT` over a window is an internal error | | `postgres/limits_above.slt` |
 //! | [`distinct_on`] | subqueries among items of `DISTINCT ON` fail | | `postgres/questions.slt` |
 //! | [`dynamic_lists`] | values of a list of IN that are computed of the row are taken for constants | | `postgres/computed_lists.slt` |
 //! | [`fetched_sorts`] | windows, filters, joins below ORDER BY … LIMIT see its rows alone | | `postgres/limits_above.slt` |
@@ -54,6 +55,7 @@ pub mod canonical_comparisons;
 pub mod constant_filters;
 pub mod constant_keys;
 pub mod dependencies;
+pub mod distinct_limits;
 pub mod distinct_on;
 pub mod dynamic_lists;
 mod each_node;

@@ -150,6 +150,7 @@ fn make() -> SessionState {
         }
         physical.extend(barriers::barred(rule));
     }
+    physical.push(Arc::new(crate::pg::workarounds::distinct_limits::DistinctLimits));
     physical.push(Arc::new(run_aggregate::RunAggregates::default()));
     physical.push(Arc::new(cancellable_joins::CancellableJoins));
     physical.push(Arc::new(crate::pg::exec::few_rows::FewRows));
