@@ -227,9 +227,14 @@ impl Server {
             ("superuser_reserved_connections", reserved.to_string()),
         ]);
         let (catalog, now_micros) = (&options.instance.catalog, options.instance.clock.now_micros());
-        options.instance.heat.load(catalog, now_micros).await;
-        options.instance.days.load(catalog, &options.instance.shares, now_micros).await;
-        options.instance.hours.load(catalog, &options.instance.shares, now_micros).await;
+        // What cannot be read is no reason not to start.
+        let known = catalog.heat().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "heat, usage and what advice is made of cannot be read");
+            Vec::new()
+        });
+        options.instance.heat.load(catalog, &known, now_micros).await;
+        options.instance.days.load(catalog, &known, &options.instance.shares, now_micros).await;
+        options.instance.hours.load(catalog, &known, &options.instance.shares, now_micros).await;
         let hub = Arc::new(Hub {
             instance: options.instance,
             tls,

@@ -45,6 +45,7 @@ use crate::{
     },
     point,
     query::plan_cache::PreparedPlan,
+    resources::Held,
     rights::Needs,
     sequences::LastValues,
     shares::{Connected, Share},
@@ -183,10 +184,10 @@ impl Session {
         let transaction = TransactionState::default();
         let activity = Activity::new(&identity, process_id, instance.clock.now_micros());
         let activity = instance.activities.list(activity);
-        let pool = &instance.resources.sessions;
-        let (statements, cursors) = (Statements::counted(Arc::clone(pool)), Cursors::counted(Arc::clone(pool)));
+        let (share, pool) = (instance.shares.of(identity.rows.oid()), &instance.resources.sessions);
+        let statements = Statements::counted(Held::of_share(Arc::clone(pool), Arc::clone(&share)));
+        let cursors = Cursors::counted(Arc::clone(pool), Arc::clone(&share));
         let objects = Arc::new(context::Objects { statements: statements.shown(), cursors: cursors.told() });
-        let share = instance.shares.of(identity.rows.oid());
         let advisory_locks = instance.advisory_locks.session(identity.rows.oid(), process_id);
         let advisory_locks = OwnLocks(Arc::new(advisory_locks));
         Self {
@@ -220,6 +221,11 @@ impl Session {
     pub(crate) fn connect(&mut self) -> Result<()> {
         self.connected = Some(self.share().connect(&self.identity.database)?);
         Ok(())
+    }
+
+    /// Nothing that the session keeps yet: its memory is counted for its tenant.
+    pub(crate) fn held(&self) -> Held {
+        Held::of_share(Arc::clone(&self.instance.resources.sessions), Arc::clone(&self.share))
     }
 
     /// What its database may take of the server, by the newest catalog.

@@ -21,6 +21,7 @@ mod hours;
 pub(crate) mod parts;
 mod rate;
 pub(crate) mod schedule;
+mod stored;
 pub(crate) mod turns;
 pub(crate) mod usage;
 pub(crate) mod work;

@@ -12,7 +12,7 @@ use super::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot, TenantId};
+use keyspan_catalog::{Catalog, Snapshot, TenantId, tenant_store::HeatRow};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -25,16 +25,8 @@ const COMMITS_MAX: usize = 8;
 pub(super) type Stored = BTreeSet<(Option<u32>, Period)>;
 
 impl Heat {
-    /// Reads what was stored before the server's start. Heat that cannot be read is left out: it is no reason not to
-    /// start.
-    pub(crate) async fn load(&self, catalog: &Catalog, now_micros: i64) {
-        let rows = match catalog.heat().await {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "the heat of keys cannot be read");
-                return;
-            }
-        };
+    /// Takes what was stored before the server's start. What is no heat is left out.
+    pub(crate) async fn load(&self, catalog: &Catalog, rows: &[HeatRow], now_micros: i64) {
         let snapshot = catalog.snapshot();
         // The purge of what they have erased deletes it.
         let erased: BTreeSet<TenantId> = snapshot.pending_erasures().into_iter().filter_map(|(id, ..)| id).collect();

@@ -2,7 +2,10 @@
 //! of queries what a statement is about to write, what a transaction has written, rows of a load; as memory of sessions
 //! prepared statements, values of portals, rows that cursors keep.
 
-use crate::pg::error::Result;
+use crate::{
+    pg::error::Result,
+    shares::{Share, turns::poll_for},
+};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use std::sync::Arc;
 
@@ -15,13 +18,20 @@ const STEP_BYTES: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pool: Option<Arc<dyn MemoryPool>>,
+    /// Whose it is; `None` for that of the statement which first holds something.
+    share: Option<Arc<Share>>,
     reservation: Option<MemoryReservation>,
 }
 
 impl Held {
     /// Nothing yet, of a pool; without one nothing is counted.
     pub(crate) fn of(pool: Option<Arc<dyn MemoryPool>>) -> Self {
-        Self { pool, reservation: None }
+        Self { pool, ..Self::default() }
+    }
+
+    /// The same of a tenant, whichever thread holds it.
+    pub(crate) fn of_share(pool: Arc<dyn MemoryPool>, share: Arc<Share>) -> Self {
+        Self { pool: Some(pool), share: Some(share), reservation: None }
     }
 
     /// Holds so many bytes now, more than before or fewer, for rows to write.
@@ -47,7 +57,8 @@ impl Held {
             return Ok(());
         }
         let Some(pool) = &self.pool else { return Ok(()) };
-        let reservation = self.reservation.get_or_insert_with(|| MemoryConsumer::new("held").register(pool));
+        let register = || poll_for(self.share.as_ref(), || MemoryConsumer::new("held").register(pool));
+        let reservation = self.reservation.get_or_insert_with(register);
         Ok(reservation.try_resize(wanted)?)
     }
 }

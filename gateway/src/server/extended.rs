@@ -19,7 +19,6 @@ use crate::{
         rows::{Form, RowsUnderWay},
     },
     session::{NamedStatement, Prepared, Source, kept_bytes},
-    shares::turns::poll_for,
     sql::ast::{
         Statement,
         session::{Setting, Transaction},
@@ -87,8 +86,7 @@ impl Connection {
         let source = Source { text, at_micros, by_statement: false };
         let bytes = kept_bytes(&name, sql);
         let statement = NamedStatement { prepared, types, source, bytes };
-        let share = Arc::clone(self.session.share());
-        poll_for(Some(&share), || self.session.statements.insert(name, statement))?;
+        self.session.statements.insert(name, statement)?;
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
     }
@@ -140,9 +138,8 @@ impl Connection {
             columns.map(|columns| RowEncoder::new(columns, &bind.results, self.session.style().clone())).transpose()?;
         let state = PortalState::Bound(values);
         let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
-        let mut held = Held::of(Some(Arc::clone(&self.session.instance.resources.sessions)));
-        let hint = "Run or close portals before more are bound.";
-        poll_for(Some(self.session.share()), || held.resize_for(bytes, hint))?;
+        let mut held = self.session.held();
+        held.resize_for(bytes, "Run or close portals before more are bound.")?;
         self.portals.insert(bind.portal, Portal { statement, encoder, formats: bind.results, state, _held: held });
         reply::bind_complete(&mut self.output.buffer);
         Ok(())

@@ -9,6 +9,7 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     resources::Held,
     rights::Needs,
+    shares::Share,
     sql::ast::session::Direction,
 };
 use arrow::{
@@ -36,8 +37,8 @@ pub(crate) struct Cursors {
     open: BTreeMap<String, Cursor>,
     /// The same for the session's own statements to see.
     told: Told,
-    /// Where the memory of kept rows is counted.
-    memory: Option<Arc<dyn MemoryPool>>,
+    /// Where the memory of kept rows is counted, and whose it is.
+    memory: Option<(Arc<dyn MemoryPool>, Arc<Share>)>,
 }
 
 /// What is known of the open cursors, by name.
@@ -56,8 +57,8 @@ struct Cursor {
 
 impl Cursors {
     /// None yet; rows that they keep are counted in a pool.
-    pub(crate) fn counted(memory: Arc<dyn MemoryPool>) -> Self {
-        Self { memory: Some(memory), ..Self::default() }
+    pub(crate) fn counted(memory: Arc<dyn MemoryPool>, share: Arc<Share>) -> Self {
+        Self { memory: Some((memory, share)), ..Self::default() }
     }
 
     /// Opens a cursor.
@@ -77,7 +78,8 @@ impl Cursors {
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Close one."));
         }
         let schema = stream.schema();
-        let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll, Held::of(self.memory.clone()))));
+        let held = self.memory.clone().map(|(pool, share)| Held::of_share(pool, share)).unwrap_or_default();
+        let rows = Arc::new(Mutex::new(Rows::new(stream, told.scroll, held)));
         self.open.insert(name, Cursor { schema, rows, told, depth: Some(depth), needs });
         self.tell();
         Ok(())

@@ -7,7 +7,6 @@ use crate::{
     pg::error::{Result, SqlError, SqlState},
     resources::Held,
 };
-use datafusion::execution::memory_pool::MemoryPool;
 use pgwire::api::Type;
 use std::{collections::HashMap, sync::Arc};
 
@@ -43,12 +42,13 @@ pub(crate) struct NamedStatement {
 /// About how many bytes a prepared statement of a text takes. The tree of one without a name is not counted: there is
 /// one of a session, and it is gone with the next.
 pub(crate) fn kept_bytes(name: &str, text: &str) -> usize {
-    let mut quoted = name.is_empty();
-    let signs = text.bytes().filter(|byte| {
-        quoted ^= *byte == b'\'' && !name.is_empty();
+    let mut quoted = false;
+    let is_sign = |byte: &u8| {
+        quoted ^= *byte == b'\'';
         !quoted && matches!(byte, b',' | b'(' | b')' | b'+' | b'-' | b'*' | b'/' | b'=' | b'<' | b'>' | b'|')
-    });
-    STATEMENT_BYTES + SIGN_BYTES * signs.count() + TEXT_COPIES * text.len()
+    };
+    let signs = if name.is_empty() { 0 } else { text.bytes().filter(is_sign).count() };
+    STATEMENT_BYTES + SIGN_BYTES * signs + TEXT_COPIES * text.len()
 }
 
 /// Where a prepared statement comes from.
@@ -75,9 +75,9 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// None yet; what they take is counted in a pool.
-    pub(crate) fn counted(pool: Arc<dyn MemoryPool>) -> Self {
-        Self { held: Held::of(Some(pool)), ..Self::default() }
+    /// None yet, and where what they take is counted.
+    pub(crate) fn counted(held: Held) -> Self {
+        Self { held, ..Self::default() }
     }
 
     /// What `pg_prepared_statements` shows.
@@ -132,12 +132,14 @@ impl Statements {
         )?;
         self.bytes = bytes;
         let before = self.lock().insert(name, Arc::new(statement));
-        before.map_or(Ok(()), |before| self.gone(before.bytes))
+        before.into_iter().for_each(|before| self.gone(before.bytes));
+        Ok(())
     }
 
-    fn gone(&mut self, bytes: usize) -> Result<()> {
+    fn gone(&mut self, bytes: usize) {
         self.bytes -= bytes;
-        self.held.resize(self.bytes)
+        // Less is never refused.
+        let _ = self.held.resize(self.bytes);
     }
 
     /// # Errors
@@ -155,8 +157,7 @@ impl Statements {
     /// Forgets a statement; one that is not there too.
     pub(crate) fn remove(&mut self, name: &str) {
         let removed = self.lock().remove(name);
-        // Less is never refused.
-        let _ = removed.map_or(Ok(()), |removed| self.gone(removed.bytes));
+        removed.into_iter().for_each(|removed| self.gone(removed.bytes));
     }
 
     /// `DEALLOCATE`; `None` for all.
@@ -164,14 +165,14 @@ impl Statements {
         match name {
             None => {
                 self.lock().clear();
-                self.gone(self.bytes)
+                self.gone(self.bytes);
             }
             Some(name) => {
                 self.get(name)?;
                 self.remove(name);
-                Ok(())
             }
         }
+        Ok(())
     }
 }
 

@@ -12,16 +12,13 @@
 use super::{
     Share, Shares,
     access::{Ends, FamilyReads, LargestCell, Seen, WholeScans},
+    stored::{self, Rows},
 };
 use bytes::Bytes;
-use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot, TenantId};
+use keyspan_catalog::{Catalog, TenantId, tenant_store::HeatRow};
 use keyspan_storage::FamilyName;
 use serde_json::{Value, json};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Days of which advice is made, today among them.
 pub(crate) const DAYS: i64 = 7;
@@ -30,8 +27,6 @@ const ROWS_MAX: usize = 16_384;
 /// How often what was counted is stored.
 const STORE_EVERY_MICROS: i64 = 10 * 60 * 1_000_000;
 const DAY_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
-/// Commits of tenants under way at a time.
-const COMMITS_MAX: usize = 8;
 /// Scans that read some families, below which nothing is advised of them.
 const SCANS_MIN: u64 = 16;
 /// Rows written, below which nothing is advised of their places.
@@ -39,8 +34,8 @@ const WRITTEN_MIN: u64 = 1_024;
 /// Bytes of a cell, below which nothing is advised of it.
 const CELL_BYTES_MIN: u64 = 1 << 20;
 
-/// A stored row: the tenant's OID (0 for the operator's own statements), the day since 1970, the table.
-type Name = (u32, i64, u32);
+/// Stored rows, by the day since 1970 and the table.
+type Seens = Rows<(i64, u32), Seen>;
 
 /// What is stored.
 #[derive(Debug, Default)]
@@ -48,7 +43,7 @@ pub struct Days(tokio::sync::Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    rows: BTreeMap<Name, Seen>,
+    rows: Seens,
     /// When it was stored last.
     stored_micros: i64,
 }
@@ -59,32 +54,19 @@ pub(crate) fn day_of(micros: i64) -> i64 {
 }
 
 impl Days {
-    /// Reads what was stored before the server's start. What cannot be read is left out: it is no reason not to start.
-    pub(crate) async fn load(&self, catalog: &Catalog, shares: &Shares, now_micros: i64) {
-        let rows = match catalog.heat().await {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "how tables were used cannot be read");
-                return;
-            }
-        };
+    /// Takes what was stored before the server's start. What cannot be read is left out: it is no reason not to start.
+    pub(crate) async fn load(&self, catalog: &Catalog, rows: &[HeatRow], shares: &Shares, now_micros: i64) {
         let snapshot = catalog.snapshot();
         let erased: BTreeSet<TenantId> = snapshot.pending_erasures().into_iter().filter_map(|(id, ..)| id).collect();
+        let is_erased = |row: &HeatRow| row.tenant.as_ref().is_some_and(|id| erased.contains(id));
         let mut kept = self.0.lock().await;
-        for row in rows {
+        for (oid, row) in stored::with_oids(rows, &snapshot).filter(|(_, row)| !is_erased(row)) {
             let Some((day, table)) = day_and_table(&row.name) else { continue };
-            let oid = match &row.tenant {
-                Some(id) => match snapshot.tenant(id.as_str()).filter(|_| !erased.contains(id)) {
-                    Some(tenant) => tenant.oid,
-                    None => continue,
-                },
-                None => 0,
-            };
             let Some(seen) = std::str::from_utf8(&row.value).ok().and_then(seen_of) else { continue };
             if kept.rows.len() < ROWS_MAX {
                 let share = shares.of((oid != 0).then_some(oid));
                 share.work.table(table).access.remember(day, seen.clone());
-                kept.rows.insert((oid, day, table), seen);
+                kept.rows.insert((oid, (day, table)), seen);
             }
         }
         kept.stored_micros = now_micros;
@@ -104,25 +86,16 @@ impl Days {
         if !is_due && !is_new_day && !at_once && !is_reset {
             return;
         }
-        let snapshot = catalog.snapshot();
         let wanted = wanted(&all, &kept.rows, day_of(kept.stored_micros), day);
-        let mut changes: HashMap<u32, Vec<(Name, Option<Seen>)>> = HashMap::new();
-        for name in kept.rows.keys().filter(|name| !wanted.contains_key(name)) {
-            changes.entry(name.0).or_default().push((*name, None));
-        }
-        for (name, seen) in wanted {
-            if kept.rows.get(&name) != Some(&seen) {
-                changes.entry(name.0).or_default().push((name, Some(seen)));
-            }
-        }
-        let commits = changes.into_iter().map(|(oid, rows)| store_of(catalog, &snapshot, oid, rows));
-        let done: Vec<_> = futures::stream::iter(commits).buffer_unordered(COMMITS_MAX).collect().await;
-        for (name, seen) in done.into_iter().flatten() {
-            match seen {
-                Some(seen) => drop(kept.rows.insert(name, seen)),
-                None => drop(kept.rows.remove(&name)),
-            }
-        }
+        let gone = kept.rows.keys().filter(|name| !wanted.contains_key(name)).map(|name| (*name, None));
+        let mut changes: Vec<_> = gone.collect();
+        changes.extend(wanted.into_iter().filter(|(name, seen)| kept.rows.get(name) != Some(seen)).map(
+            |(name, seen)| {
+                let text = text(&seen).into();
+                (name, Some((seen, text)))
+            },
+        ));
+        stored::store(catalog, &mut kept.rows, changes, name).await;
         kept.stored_micros = now_micros;
         turn(shares, day);
     }
@@ -133,9 +106,7 @@ impl Days {
         tables.iter().for_each(|(_, table)| table.access.forget());
         let mut kept = self.0.lock().await;
         let rows = kept.rows.keys().filter(|name| name.0 == oid).map(|name| (*name, None)).collect();
-        for (name, _) in store_of(catalog, &catalog.snapshot(), oid, rows).await {
-            kept.rows.remove(&name);
-        }
+        stored::store(catalog, &mut kept.rows, rows, name).await;
     }
 }
 
@@ -149,12 +120,12 @@ fn turn(shares: &Shares, day: i64) {
 }
 
 /// What is to be stored: of the days before what is known, of the one that ends or goes on what was counted.
-fn wanted(shares: &[Arc<Share>], stored: &BTreeMap<Name, Seen>, counted: i64, today: i64) -> BTreeMap<Name, Seen> {
-    let mut wanted = BTreeMap::new();
+fn wanted(shares: &[Arc<Share>], stored: &Seens, counted: i64, today: i64) -> Seens {
+    let mut wanted = Seens::new();
     for share in shares {
         for (table, work) in share.work.tables() {
             for (day, seen) in work.access.by_day(counted) {
-                let name = (share.flow(), day, table);
+                let name = (share.flow(), (day, table));
                 let has_place = stored.contains_key(&name) || wanted.len() < ROWS_MAX;
                 if day > today - DAYS && has_place && is_worth_keeping(&seen) {
                     wanted.insert(name, seen);
@@ -175,32 +146,9 @@ fn is_worth_keeping(seen: &Seen) -> bool {
         || seen.cell.as_ref().is_some_and(|cell| cell.bytes >= CELL_BYTES_MIN)
 }
 
-/// Stores rows of a tenant: those that are as wanted now.
-async fn store_of(
-    catalog: &Catalog,
-    snapshot: &Snapshot,
-    oid: u32,
-    rows: Vec<(Name, Option<Seen>)>,
-) -> Vec<(Name, Option<Seen>)> {
-    let tenant = match oid {
-        0 => None,
-        oid => match snapshot.tenant_by_oid(oid) {
-            Some(tenant) => Some(tenant),
-            // Its rows have gone with it.
-            None => return rows.into_iter().map(|(name, _)| (name, None)).collect(),
-        },
-    };
-    let values = rows.iter().map(|((_, day, table), seen)| {
-        let name = Bytes::from(format!("a#{day}#{table}"));
-        (name, seen.as_ref().map(|seen| Bytes::from(text(seen))))
-    });
-    match catalog.put_heat(tenant, values.collect()).await {
-        Ok(()) => rows,
-        Err(error) => {
-            tracing::debug!(%error, oid, "how tables were used was not stored");
-            Vec::new()
-        }
-    }
+/// The name of a stored row.
+fn name((day, table): &(i64, u32)) -> Bytes {
+    format!("a#{day}#{table}").into()
 }
 
 fn day_and_table(name: &[u8]) -> Option<(i64, u32)> {

@@ -12,13 +12,12 @@
 
 use super::{
     Shares,
+    stored::{self, Rows},
     usage::{Amounts, Line, MINUTE_MICROS},
 };
-use bytes::Bytes;
-use futures::StreamExt;
-use keyspan_catalog::{Catalog, Snapshot};
+use keyspan_catalog::{Catalog, tenant_store::HeatRow};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
 };
 
@@ -26,12 +25,7 @@ use std::{
 const STORE_EVERY_MICROS: i64 = 10 * 60 * 1_000_000;
 /// Rows that are kept; what is used beyond is known until the server ends.
 const ROWS_MAX: usize = 16_384;
-/// Commits of tenants under way at a time.
-const COMMITS_MAX: usize = 8;
 const HOUR_MICROS: i64 = 60 * MINUTE_MICROS;
-
-/// A stored row: the tenant's OID (0 for the operator's own statements), the hour since 1970.
-type Name = (u32, i64);
 
 /// What is stored.
 #[derive(Debug, Default)]
@@ -39,35 +33,24 @@ pub struct Hours(tokio::sync::Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    rows: BTreeMap<Name, Bytes>,
+    /// By the hour since 1970: its last line, by which it is known whether the row has all of them.
+    rows: Rows<i64, Line>,
     /// When it was stored last, in microseconds.
     stored_micros: i64,
 }
 
 impl Hours {
-    /// Reads what was stored before the server's start. What cannot be read is left out: it is no reason not to start.
-    pub(crate) async fn load(&self, catalog: &Catalog, shares: &Shares, now_micros: i64) {
-        let rows = match catalog.heat().await {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!(%error, "what tenants have used cannot be read");
-                return;
-            }
-        };
+    /// Takes what was stored before the server's start. What cannot be read is left out: it is no reason not to start.
+    pub(crate) async fn load(&self, catalog: &Catalog, rows: &[HeatRow], shares: &Shares, now_micros: i64) {
         let snapshot = catalog.snapshot();
         let mut kept = self.0.lock().await;
         let mut lines: BTreeMap<u32, Vec<Line>> = BTreeMap::new();
-        for row in rows {
+        for (oid, row) in stored::with_oids(rows, &snapshot) {
             let Some(hour) = hour_of(&row.name) else { continue };
-            let oid = match &row.tenant {
-                Some(id) => match snapshot.tenant(id.as_str()) {
-                    Some(tenant) => tenant.oid,
-                    None => continue,
-                },
-                None => 0,
-            };
-            lines.entry(oid).or_default().extend(lines_of(hour, oid, &row.value));
-            kept.rows.insert((oid, hour), row.value);
+            let of_hour = lines_of(hour, oid, &row.value);
+            // One without lines of the tenant is no hour that is wanted: it goes.
+            kept.rows.insert((oid, hour), of_hour.last().copied().unwrap_or_default());
+            lines.entry(oid).or_default().extend(of_hour);
         }
         kept.stored_micros = now_micros;
         for (oid, mut lines) in lines {
@@ -82,34 +65,23 @@ impl Hours {
         if now_micros < kept.stored_micros.saturating_add(STORE_EVERY_MICROS) && !at_once {
             return;
         }
-        let mut wanted: BTreeMap<Name, Bytes> = BTreeMap::new();
+        let (mut wanted, mut changes) = (BTreeSet::new(), Vec::new());
         for share in shares.all() {
             let lines = share.minutes.lock().lines(share.counters.amounts(), now_micros);
-            for hour in lines.chunk_by(|one, next| hour(one) == hour(next)) {
-                let name = (share.flow(), hour.first().map_or(0, self::hour));
-                if kept.rows.contains_key(&name) || wanted.len() < ROWS_MAX {
-                    wanted.insert(name, text(share.flow(), hour).into());
+            for lines in lines.chunk_by(|one, next| hour(one) == hour(next)) {
+                let Some(last) = lines.last() else { continue };
+                let name = (share.flow(), hour(last));
+                if !kept.rows.contains_key(&name) && wanted.len() >= ROWS_MAX {
+                    continue;
+                }
+                wanted.insert(name);
+                if kept.rows.get(&name) != Some(last) {
+                    changes.push((name, Some((*last, text(share.flow(), lines).into()))));
                 }
             }
         }
-        let mut changes: HashMap<u32, Vec<(Name, Option<Bytes>)>> = HashMap::new();
-        for name in kept.rows.keys().filter(|name| !wanted.contains_key(name)) {
-            changes.entry(name.0).or_default().push((*name, None));
-        }
-        for (name, value) in wanted {
-            if kept.rows.get(&name) != Some(&value) {
-                changes.entry(name.0).or_default().push((name, Some(value)));
-            }
-        }
-        let snapshot = catalog.snapshot();
-        let commits = changes.into_iter().map(|(oid, rows)| store_of(catalog, &snapshot, oid, rows));
-        let done: Vec<_> = futures::stream::iter(commits).buffer_unordered(COMMITS_MAX).collect().await;
-        for (name, value) in done.into_iter().flatten() {
-            match value {
-                Some(value) => drop(kept.rows.insert(name, value)),
-                None => drop(kept.rows.remove(&name)),
-            }
-        }
+        changes.extend(kept.rows.keys().filter(|name| !wanted.contains(name)).map(|name| (*name, None)));
+        stored::store(catalog, &mut kept.rows, changes, |hour| format!("u#{hour}").into()).await;
         kept.stored_micros = now_micros;
     }
 
@@ -118,31 +90,6 @@ impl Hours {
         let mut kept = self.0.lock().await;
         kept.rows.clear();
         kept.stored_micros = 0;
-    }
-}
-
-/// Stores rows of a tenant: those that are as wanted now.
-async fn store_of(
-    catalog: &Catalog,
-    snapshot: &Snapshot,
-    oid: u32,
-    rows: Vec<(Name, Option<Bytes>)>,
-) -> Vec<(Name, Option<Bytes>)> {
-    let tenant = match oid {
-        0 => None,
-        oid => match snapshot.tenant_by_oid(oid) {
-            Some(tenant) => Some(tenant),
-            // Its rows have gone with it.
-            None => return rows.into_iter().map(|(name, _)| (name, None)).collect(),
-        },
-    };
-    let values = rows.iter().map(|((_, hour), value)| (Bytes::from(format!("u#{hour}")), value.clone()));
-    match catalog.put_heat(tenant, values.collect()).await {
-        Ok(()) => rows,
-        Err(error) => {
-            tracing::debug!(%error, oid, "what was used was not stored");
-            Vec::new()
-        }
     }
 }
 

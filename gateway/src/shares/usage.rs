@@ -108,7 +108,7 @@ impl Amounts {
 }
 
 /// What was used in a minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     /// When the minute began, in microseconds since 1970.
     pub(crate) minute_micros: i64,

@@ -264,9 +264,10 @@ fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
 /// `pg_catalog.current_user()`, which PostgreSQL has as a function, too, as `current_user`. Gives whether the bracket
 /// is part of it.
 fn called_user(tokens: &mut Vec<TokenWithSpan>, next: &Token) -> bool {
-    if let [.., schema, point, user, open] = tokens.as_slice()
+    if *next == Token::RParen
+        && let [.., schema, point, user, open] = tokens.as_slice()
+        && (&point.token, &open.token) == (&Token::Period, &Token::LParen)
         && is_word(Some(&schema.token), "pg_catalog")
-        && (&point.token, &open.token, next) == (&Token::Period, &Token::LParen, &Token::RParen)
         && ["current_user", "session_user"].iter().any(|word| is_word(Some(&user.token), word))
     {
         let user = user.clone();

@@ -196,8 +196,8 @@ fn or_open(has: Expr, found: bool) -> Result<Expr> {
     when(has, lit(found)).when(planned::list_has_nulls().call(vec![list]), open).otherwise(otherwise)
 }
 
-/// `value op ANY (list)` of another operator than `=`: by the list's least or greatest item, and NULL where none decides
-/// and one is NULL, for which DataFusion (55.2, `plan_any_op`) answers false.
+/// `value op ANY (list)` of another operator than `=`: by the list's least or greatest item, and NULL where none
+/// decides and one is NULL, for which DataFusion (55.2, `plan_any_op`) answers false.
 pub(super) fn compared_with_any(op: Operator, value: Expr, list: Expr, schema: &DFSchema) -> Result<Expr> {
     use datafusion::functions_nested::expr_fn::{array_max, array_min, cardinality};
     // Both with their types.
