@@ -44,6 +44,7 @@ pub mod outer_columns;
 mod same_names;
 pub(crate) mod unnest;
 
+use super::each_expr::under_its_name;
 use below::{Below, Made, placeholder};
 use in_joins::{above_or_right, in_sides, lateral, of_pairs};
 
@@ -355,13 +356,17 @@ fn names_nothing(node: &LogicalPlan) -> bool {
 /// stay where they are.
 fn without_constants(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let replaced = plan.clone().transform_up(|node| {
+        let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
-            expr.transform_up(|expr| match expr {
-                Expr::ScalarSubquery(subquery) if outer_columns::free(&subquery.subquery).is_empty() => {
-                    let field = Arc::clone(&subquery.subquery.schema().fields()[0]);
-                    Ok(Transformed::yes(Expr::Placeholder(Placeholder::new_with_field(placeholder(), Some(field)))))
-                }
-                other => Ok(Transformed::no(other)),
+            // The nodes above name the columns as they were.
+            under_its_name(expr, &names, |expr| {
+                expr.transform_up(|expr| match expr {
+                    Expr::ScalarSubquery(subquery) if outer_columns::free(&subquery.subquery).is_empty() => {
+                        let field = Arc::clone(&subquery.subquery.schema().fields()[0]);
+                        Ok(Transformed::yes(Expr::Placeholder(Placeholder::new_with_field(placeholder(), Some(field)))))
+                    }
+                    other => Ok(Transformed::no(other)),
+                })
             })
         })
     })?;
@@ -451,4 +456,31 @@ fn nullable(name: String, of: &Field) -> Field {
 /// The field of what a subquery failed with.
 fn error_field(name: String) -> Field {
     Field::new(name, DataType::Utf8, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::logical_expr::{col, lit, scalar_subquery};
+
+    /// Found by sqlsmith: DataFusion 55.2 panics where a node names a column that its input no longer has.
+    #[test]
+    fn columns_keep_their_names_without_constants() {
+        let values = |value: i32| LogicalPlanBuilder::values(vec![vec![lit(value)]]);
+        let constant = scalar_subquery(Arc::new(values(1).unwrap().build().unwrap()));
+        let inner = values(2).unwrap().project([col("column1") + constant]).unwrap().build().unwrap();
+        let column = Expr::Column(inner.schema().columns().remove(0));
+        let plan = LogicalPlanBuilder::from(inner).project([column]).unwrap().build().unwrap();
+        let replaced = without_constants(&plan).unwrap();
+        let inputs: Vec<_> = replaced.inputs().into_iter().cloned().collect();
+        let [input] = &inputs[..] else { panic!("{replaced}") };
+        let input = input.clone().recompute_schema().unwrap();
+        assert!(
+            input
+                .expressions()
+                .iter()
+                .all(|expr| !expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_)))).unwrap())
+        );
+        assert_eq!(input.schema().columns(), plan.inputs()[0].schema().columns());
+    }
 }

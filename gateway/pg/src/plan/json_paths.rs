@@ -10,9 +10,7 @@ use crate::{
     functions::{
         bool_of,
         json::{a_jsonb, argument, change, typed_list},
-        scalar_function::{
-            self, Call, RowFunction, external, nullable, nullable_named, returns_boolean, strict, variadic,
-        },
+        scalar_function::{self, Call, RowFunction, external, nullable, nullable_named, returns_boolean, strict},
     },
     types,
 };
@@ -277,9 +275,9 @@ fn functions_of_rows() -> Vec<RowFunction> {
             Ok(typed_list(call, found.into_iter().map(Some)))
         }),
         // What a cast to `jsonpath` is.
-        variadic(
+        strict(
             JSONPATH_OF,
-            1,
+            1..=1,
             |_| nullable_named(DataType::Utf8View, JSONPATH),
             |call| Ok(ScalarValue::Utf8View(Some(normal(&argument(call, 0)?)?))),
         ),

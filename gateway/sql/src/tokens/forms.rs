@@ -244,7 +244,7 @@ fn opening(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
 const NUMBERS: [&str; 8] = ["int2", "int4", "int8", "smallint", "integer", "int", "bigint", "numeric"];
 
 /// Functions with a call syntax of their own in SQL, which sqlparser knows without a schema only.
-const FORMS: [&str; 7] = ["substring", "position", "overlay", "trim", "extract", "floor", "ceil"];
+const FORMS: [&str; 8] = ["substr", "substring", "position", "overlay", "trim", "extract", "floor", "ceil"];
 
 /// Removes `pg_catalog.` from the end of the tokens if one of [`FORMS`] follows.
 fn unqualify_form(tokens: &mut Vec<TokenWithSpan>, next: &Token) {
