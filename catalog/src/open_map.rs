@@ -222,11 +222,8 @@ fn decode_into(bytes: &[u8], encoding: &Encoding, out: &mut String) -> Result<()
 /// Writes the JSON of a text that is JSON in the form of jsonb; `None` for others. The scalars that are most frequent
 /// are not parsed.
 fn write_json(text: &str, out: &mut String) -> Option<()> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let is_plain = is_number && text != "-0" && (digits.len() == 1 || !digits.starts_with('0'));
     let inner = || text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    if is_plain
+    if jsonb::is_plain_number(text)
         || matches!(text, "true" | "false" | "null")
         || inner().is_some_and(|inner| inner.bytes().all(is_itself))
     {

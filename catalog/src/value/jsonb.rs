@@ -51,6 +51,12 @@ pub fn plain_members(text: &str) -> Option<(Cow<'_, str>, Vec<Member>)> {
     Some((plain.written(), members))
 }
 
+/// Whether a text is a number in the form of jsonb, without an exponent.
+pub fn is_plain_number(text: &str) -> bool {
+    let mut plain = Plain::new(text);
+    plain.number().is_some() && plain.at == text.len()
+}
+
 /// Reads a document and writes it in the same pass. What has the form already is copied in large pieces, and not at all
 /// where that is the whole text.
 struct Plain<'a> {

@@ -12,19 +12,44 @@ use crate::{
     engine::cells::{self, Encoder},
 };
 use bytes::Bytes;
-use std::collections::HashMap;
+use std::{cmp::Ordering, collections::HashMap, ops::Range};
 
 /// Splits rows.
 pub(super) struct Columns {
     shape: Shape,
     /// The index of each family, by number.
     family_indexes: HashMap<u32, usize>,
-    /// The shredded columns of each family by qualifier. A binary search would compare a qualifier of 200 eight times.
-    by_name: Vec<HashMap<Bytes, usize>>,
+    /// How the qualifier of each shredded column begins: all that most searches look at, in one place.
+    starts: Vec<Start>,
+    /// The shredded columns of each family, in the order of qualifiers.
+    columns_of: Vec<Range<usize>>,
     batch: Batch,
     /// Buffers for the current row: shredded columns with their timestamps, and the overflow of families.
     newest: Vec<(usize, i64)>,
     rest: Vec<(usize, Bytes)>,
+}
+
+/// How a qualifier begins, in the order of qualifiers as far as it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Start {
+    /// The first bytes, then zeros.
+    bytes: u64,
+    /// The number of bytes, at most one more than are here.
+    length: u8,
+}
+
+impl Start {
+    fn of(qualifier: &[u8]) -> Self {
+        let mut bytes = [0; 8];
+        let length = qualifier.len().min(8);
+        bytes[..length].copy_from_slice(&qualifier[..length]);
+        Self { bytes: u64::from_be_bytes(bytes), length: qualifier.len().min(9) as u8 }
+    }
+
+    /// Whether the qualifier has more bytes.
+    fn is_cut(self) -> bool {
+        self.length > 8
+    }
 }
 
 /// Counters that a row's cells are added to.
@@ -35,13 +60,15 @@ pub(super) struct Counters<'a> {
 
 impl Columns {
     pub(super) fn new(shape: Shape) -> Self {
-        let mut by_name = vec![HashMap::new(); shape.families.len()];
-        for (at, column) in shape.columns.iter().enumerate() {
-            by_name[column.family].insert(column.qualifier.clone(), at);
-        }
+        debug_assert!(shape.columns.is_sorted_by_key(|column| (column.family, &column.qualifier)));
+        let columns_of = |family| {
+            let first = shape.columns.partition_point(|column| column.family < family);
+            first..shape.columns.partition_point(|column| column.family <= family)
+        };
         Self {
+            starts: shape.columns.iter().map(|column| Start::of(&column.qualifier)).collect(),
+            columns_of: (0..shape.families.len()).map(columns_of).collect(),
             family_indexes: shape.families.iter().enumerate().map(|(at, (number, _))| (*number, at)).collect(),
-            by_name,
             batch: Batch::new(&shape),
             newest: Vec::new(),
             rest: Vec::new(),
@@ -156,16 +183,31 @@ impl Columns {
         }
     }
 
-    /// The shredded column of this name, at `passed` or later.
+    /// The shredded column of this name. Those before `passed` are not among the rest of a row in order.
     fn find(&self, passed: &mut usize, family: usize, qualifier: &[u8]) -> Option<usize> {
-        // Rows of a table are alike: often it is the next column.
-        let next = self.shape.columns.get(*passed)?;
-        let found = match next.family == family && next.qualifier == qualifier {
-            true => *passed,
-            false => *self.by_name[family].get(qualifier)?,
+        let of_family = self.columns_of[family].clone();
+        let from = if of_family.contains(passed) { *passed } else { of_family.start };
+        let start = Start::of(qualifier);
+        let is_before = |at: usize| match self.starts[at].cmp(&start) {
+            Ordering::Equal if start.is_cut() => self.shape.columns[at].qualifier[..] < *qualifier,
+            order => order.is_lt(),
         };
-        *passed = found + 1;
-        Some(found)
+        // Rows of a table are alike: often it is the next column. Else a halving search, over numbers.
+        let (mut found, mut end) = (from, of_family.end);
+        if found < end && is_before(found) {
+            found += 1;
+            while found < end {
+                let middle = found + (end - found) / 2;
+                if is_before(middle) { found = middle + 1 } else { end = middle }
+            }
+        }
+        let is_it = found < of_family.end
+            && self.starts[found] == start
+            && (!start.is_cut() || self.shape.columns[found].qualifier == qualifier);
+        is_it.then(|| {
+            *passed = found + 1;
+            found
+        })
     }
 
     /// The timestamp of most of the newest cells; those of the others are set.
@@ -206,4 +248,24 @@ fn most_common(timestamps: impl Iterator<Item = i64>) -> i64 {
     timestamps.sort_unstable();
     let runs = timestamps.chunk_by(|a, b| a == b);
     runs.max_by_key(|run| run.len()).map_or(0, |run| run[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn starts_have_the_order_of_qualifiers(
+            a in prop::collection::vec(0_u8..3, 0..12),
+            b in prop::collection::vec(0_u8..3, 0..12),
+        ) {
+            let (of_a, of_b) = (Start::of(&a), Start::of(&b));
+            match of_a.cmp(&of_b) {
+                Ordering::Equal => prop_assert!(a == b || of_a.is_cut() && a[..8] == b[..8]),
+                order => prop_assert_eq!(order, a.cmp(&b)),
+            }
+        }
+    }
 }

@@ -123,6 +123,10 @@ pub(super) fn properties(shape: &Shape, schema: &SchemaRef, options: &SegmentOpt
         properties = properties
             .set_column_dictionary_enabled(path(&column.name), column.dictionary)
             .set_column_statistics_enabled(timestamps, EnabledStatistics::None);
+        if !column.declared {
+            // Nobody compares the bytes, and each of hundreds of columns has a page or more in each row group.
+            properties = properties.set_column_statistics_enabled(path(&column.name), EnabledStatistics::None);
+        }
     }
     // Overflow and pointers to the side file are never compared, and hardly ever repeat.
     for field in schema.fields().iter().rev().take(shape.families.len() + 1) {

@@ -67,6 +67,8 @@ pub(super) struct ShapeColumn {
     pub(super) qualifier: Bytes,
     pub(super) kind: ColumnKind,
     accepts: Option<Accepts>,
+    /// Whether the table's layout has it.
+    pub(super) declared: bool,
     pub(super) dictionary: bool,
     pub(super) name: String,
 }
@@ -136,7 +138,7 @@ impl Shape {
             let family = families.binary_search_by(|(_, name)| name.cmp(&column.family));
             let Ok(family) = family else { continue };
             if chosen.len() < COLUMNS_MAX && column.qualifier.len() <= QUALIFIER_BYTES_MAX {
-                chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts));
+                chosen.entry((family, column.qualifier.clone())).or_insert((column.kind, column.accepts, true));
             }
         }
         let mut by_rows: Vec<_> = frequencies
@@ -150,7 +152,7 @@ impl Shape {
                 break;
             }
             if qualifier.len() <= QUALIFIER_BYTES_MAX {
-                chosen.entry((family, Bytes::copy_from_slice(qualifier))).or_insert((ColumnKind::Binary, None));
+                chosen.entry((family, Bytes::copy_from_slice(qualifier))).or_insert((ColumnKind::Binary, None, false));
             }
         }
         let repeated: HashMap<(usize, &[u8]), bool> = by_rows
@@ -160,14 +162,17 @@ impl Shape {
             .collect();
         let repeats = sample.repeats(chosen.keys().map(|(family, qualifier)| (*family, &qualifier[..])));
         let columns =
-            chosen.into_iter().zip(repeats).map(|(((family, qualifier), (kind, accepts)), repeats)| ShapeColumn {
-                family,
-                kind,
-                accepts,
-                dictionary: kind != ColumnKind::Bool
-                    && repeats.or_else(|| repeated.get(&(family, &qualifier[..])).copied()).unwrap_or(true),
-                name: format!("{}:{}:{}", families[family].0, families[family].1, escape(&qualifier)),
-                qualifier,
+            chosen.into_iter().zip(repeats).map(|(((family, qualifier), (kind, accepts, declared)), repeats)| {
+                ShapeColumn {
+                    family,
+                    kind,
+                    accepts,
+                    declared,
+                    dictionary: kind != ColumnKind::Bool
+                        && repeats.or_else(|| repeated.get(&(family, &qualifier[..])).copied()).unwrap_or(true),
+                    name: format!("{}:{}:{}", families[family].0, families[family].1, escape(&qualifier)),
+                    qualifier,
+                }
             });
         let columns = columns.collect();
         let key = layout.and_then(|layout| layout.key.clone());
