@@ -33,8 +33,8 @@ use crate::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_storage::{
-    Columnar, ColumnarRequest, Commit, FamilyName, Filter, HistorySize, KeyRange, Mutation, Pin, Rest, Row, RowKey,
-    RowMutation, RowSample, RowSet, RowStream, Scan, SpanInfo, Store, StoreExt, TableName, Validation, Write,
+    Columnar, ColumnarRequest, Commit, Cuts, FamilyName, Filter, HistorySize, KeyRange, Mutation, Pin, Rest, Row,
+    RowKey, RowMutation, RowSample, RowSet, RowStream, Scan, SpanInfo, Store, StoreExt, TableName, Validation, Write,
     model::prefix_end,
 };
 use std::{
@@ -150,6 +150,19 @@ impl TenantStore {
             Some(span) => without_span(span, found),
             None => found,
         }))
+    }
+
+    /// Keys that cut rows of the span, without it, into about `parts` parts; none where the store does not know. Reads
+    /// metadata of files: call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn cuts(&self, table: &Table, rows: &RowSet, pin: &Pin, parts: usize) -> Result<Cuts> {
+        let Some((fast, span)) = self.store.columnar().zip(self.span_within(table)) else { return Ok(Cuts::default()) };
+        let Some(span) = span else { return Ok(fast.cuts(&table.physical, rows, Some(pin), parts)?) };
+        let found = fast.cuts(&table.physical, &rows_within(&span, rows), Some(pin), parts)?;
+        let own = |key: &Bytes| key.strip_prefix(&*span).filter(|key| !key.is_empty()).map(Bytes::copy_from_slice);
+        Ok(Cuts { keys: found.keys.iter().filter_map(own).collect(), rows: found.rows })
     }
 
     /// Keys of a table that divide its rows into parts of about equal size, as far as they are in the span, and without

@@ -39,10 +39,28 @@ pub trait ColumnarScan: Send + Sync {
     /// [`NotFound`](crate::ErrorKind::NotFound) for the table, and errors of reading files.
     fn columnar(&self, table: &TableName, request: ColumnarRequest) -> Result<Columnar>;
 
+    /// Keys that cut the rows into about `parts` parts of about equal size, as far as they lie in segments, for scans
+    /// by rows that run side by side. Reads metadata of files: call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// As [`columnar`](Self::columnar).
+    fn cuts(&self, _table: &TableName, _rows: &RowSet, _pin: Option<&Pin>, _parts: usize) -> Result<Cuts> {
+        Ok(Cuts::default())
+    }
+
     /// Whether the rows are so few that [`columnar`](Self::columnar) may run on the caller's thread.
     fn runs_inline(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
         false
     }
+}
+
+/// Where a scan by rows may be cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// Keys, ascending, each of which begins a part. None if the rows are too few, or are not known.
+    pub keys: Vec<Bytes>,
+    /// Rows of segments, dead ones too, that the scan reads at most.
+    pub rows: u64,
 }
 
 /// The rows and columns of a columnar scan.

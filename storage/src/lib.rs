@@ -53,8 +53,8 @@ pub mod testing;
 
 pub use clock::{Clock, ClockInfo, SystemClock};
 pub use columnar::{
-    Columnar, ColumnarRequest, ColumnarScan, MemoryPart, MemoryRows, ParquetPart, PartFile, RequestedColumn, Rest,
-    TakeRow,
+    Columnar, ColumnarRequest, ColumnarScan, Cuts, MemoryPart, MemoryRows, ParquetPart, PartFile, RequestedColumn,
+    Rest, TakeRow,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use filter::Filter;

@@ -18,10 +18,10 @@ mod load;
 pub use down::Down;
 
 use crate::{
-    CheckAndMutate, ClockInfo, Columnar, ColumnarRequest, ColumnarScan, Commit, Error, FamilyChange, History,
+    CheckAndMutate, ClockInfo, Columnar, ColumnarRequest, ColumnarScan, Commit, Cuts, Error, FamilyChange, History,
     HistorySize, Inspection, KeyRange, Layouts, Load, LoadColumn, Pin, Promises, PurgeReport, ReadModifyWrite, Rest,
-    Result, Row, RowKey, RowMutation, RowSample, RowStream, Scan, SpanInfo, Store, TableName, TableSchema, Validation,
-    Write, store::failed,
+    Result, Row, RowKey, RowMutation, RowSample, RowSet, RowStream, Scan, SpanInfo, Store, TableName, TableSchema,
+    Validation, Write, store::failed,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -494,6 +494,14 @@ impl ColumnarScan for RoutedStore {
         let pin = request.pin.as_ref().map(|pin| Self::part(pin, Some(&server))).transpose()?;
         let read = move |scan| store.scan(&table, Scan { pin: pin.clone(), ..scan });
         Ok(Columnar { parts: Vec::new(), memory: Vec::new(), rest: Rest::new(ROWS_GUESS, read) })
+    }
+
+    fn cuts(&self, table: &TableName, rows: &RowSet, pin: Option<&Pin>, parts: usize) -> Result<Cuts> {
+        let Some(columnar) = self.here.columnar().filter(|_| self.there(table).is_none()) else {
+            return Ok(Cuts::default());
+        };
+        let pin = pin.map(|pin| Self::part(pin, None)).transpose()?;
+        columnar.cuts(table, rows, pin.as_ref(), parts)
     }
 
     fn runs_inline(&self, table: &TableName, request: &ColumnarRequest) -> bool {

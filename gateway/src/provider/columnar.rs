@@ -189,7 +189,12 @@ pub(super) async fn plan(
     if !pays(rows, row_groups, projection.len() as u64) {
         return Ok(Access::Rows(Some(rows + if found.rest.is_empty() { 0 } else { found.rest.rows_estimate() })));
     }
-    let plan = ScanParts::new(found, (requests.origins, requests.untyped, requests.maps), scan, spread)?.plan()?;
+    let cut = match found.rest.rows_estimate() {
+        0..split::ROWS_OF_FILES_MIN => Vec::new(),
+        _ => split::cut_at_pages((view, table), &scan.read().rows, spread.0).await?.1,
+    };
+    let made = (requests.origins, requests.untyped, requests.maps);
+    let plan = ScanParts { cut, ..ScanParts::new(found, made, scan, spread)? }.plan()?;
     Ok(Access::RowGroups(Arc::new(plan)))
 }
 
@@ -297,6 +302,8 @@ struct ScanParts {
     memory: Vec<MemoryPart>,
     /// The scan of all other rows, and an estimate of how many.
     rest: Option<(Arc<ScanExec>, u64)>,
+    /// The rows in parts whose rest is read side by side; none for all of it.
+    cut: Vec<RowSet>,
     /// Of each column of SQL, what it is made of in files that have it typed, and in others.
     origins: Vec<Origin>,
     untyped: Vec<Option<Origin>>,
@@ -318,7 +325,8 @@ impl ScanParts {
         let Columnar { parts, memory, rest } = found;
         let rows = rest.rows_estimate();
         let rest = if rest.is_empty() { None } else { Some((Arc::new(scan.of_rest(rest)?), rows)) };
-        Ok(Self { parts, memory, rest, origins, untyped, maps, scan: Arc::clone(scan), spread })
+        let cut = Vec::new();
+        Ok(Self { parts, memory, rest, cut, origins, untyped, maps, scan: Arc::clone(scan), spread })
     }
 
     /// Whether there is certainly no row.
@@ -390,7 +398,16 @@ impl ScanParts {
             let layout = scan.row_layout().ok_or_else(|| DataFusionError::Internal("a scan of no rows".into()))?;
             children.push(Arc::new(MemoryExec::new(self.memory.clone(), layout, self.spread.0, budget)));
         }
-        children.extend(self.rest.iter().map(|(rest, _)| Arc::clone(rest) as Arc<dyn ExecutionPlan>));
+        if let Some((rest, _)) = &self.rest {
+            match self.cut.as_slice() {
+                [] | [_] => children.push(Arc::clone(rest) as _),
+                cut => {
+                    for rows in cut {
+                        children.push(Arc::new(rest.narrowed(rows.clone())?));
+                    }
+                }
+            }
+        }
         let child = if children.len() == 1 { children.remove(0) } else { UnionExec::try_new(children)? };
         Ok(ColumnarExec::new(child, self, stats))
     }

@@ -34,7 +34,10 @@ use keyspan_catalog::{Table, Value};
 use keyspan_storage::{Columns, KeyRange, Rest, Row, RowKey, RowSet, RowStream, Scan, ScanMetrics, TimestampRange};
 use std::{
     fmt,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The most rows of a batch; a session's batch size may be smaller.
@@ -114,6 +117,8 @@ pub struct ScanExec {
     table: Arc<Table>,
     /// Set to read only the rows that are in no row group.
     rest: Option<Rest>,
+    /// Whether it reads a part of what a node above it reads, which counts the rows.
+    part: bool,
     read: Read,
     description: Description,
     layout: Arc<dyn Layout>,
@@ -123,6 +128,8 @@ pub struct ScanExec {
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     store_metrics: Arc<ScanMetrics>,
+    /// The bytes of these that were charged: several streams count into one.
+    charged: Arc<AtomicU64>,
 }
 
 impl ScanExec {
@@ -150,6 +157,7 @@ impl ScanExec {
             view,
             table,
             rest: None,
+            part: false,
             read,
             description,
             layout,
@@ -158,6 +166,7 @@ impl ScanExec {
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
             store_metrics: Arc::default(),
+            charged: Arc::default(),
         })
     }
 
@@ -171,7 +180,7 @@ impl ScanExec {
         let source = (self.view.clone(), Arc::clone(&self.table));
         let order = (self.order.clone(), merged);
         let scan = Self::build(source, (read, self.description.clone()), Arc::clone(&self.layout), order)?;
-        Ok(Self { rest: self.rest.clone(), ..scan })
+        Ok(Self { rest: self.rest.clone(), part: self.part, ..scan })
     }
 
     /// This scan with its rows in the order of the key, in its direction or `backwards`. `None` where it has a limit:
@@ -199,7 +208,8 @@ impl ScanExec {
     /// DataFusion refuses the order.
     pub(super) fn narrowed(&self, rows: RowSet) -> Result<Self> {
         let scan = self.with_read(Read { rows, ..self.read.clone() })?;
-        Ok(Self { store_metrics: Arc::clone(&self.store_metrics), ..scan })
+        let (store_metrics, charged) = (Arc::clone(&self.store_metrics), Arc::clone(&self.charged));
+        Ok(Self { store_metrics, charged, ..scan })
     }
 
     /// This scan of no rows, without a pin, so that it holds no resource of the store.
@@ -239,7 +249,15 @@ impl ScanExec {
 
     /// This scan of those rows that are in no row group.
     pub(super) fn of_rest(&self, rest: Rest) -> Result<Self> {
-        Ok(Self { rest: Some(rest), ..self.with_read(self.read.clone())? })
+        Ok(Self { rest: Some(rest), ..self.as_part()? })
+    }
+
+    /// This scan beneath a node that counts its rows.
+    ///
+    /// # Errors
+    /// DataFusion refuses the order.
+    pub(super) fn as_part(&self) -> Result<Self> {
+        Ok(Self { part: true, ..self.with_read(self.read.clone())? })
     }
 
     /// The timestamp as of which rows are read, in microseconds; `None` for the newest.
@@ -351,7 +369,7 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        if self.is_whole()
+        if !self.part
             && let Some((work, all)) = self.work()
         {
             work.scan(all, &self.read.columns);
@@ -401,8 +419,10 @@ impl ScanExec {
         let read = Read { rows, ..self.read.clone() };
         batches(BatchReader {
             rest: self.rest.clone(),
+            part: self.part,
             batch_rows,
             store_metrics: Arc::clone(&self.store_metrics),
+            charged: Arc::clone(&self.charged),
             hint: self.view.budget.as_ref().filter(|budget| budget.is_bounded()).and_then(|_| self.hint()),
             whole: self.description.shape == Shape::FullScan,
             ..BatchReader::new(&self.view, &self.table, read, Arc::clone(&self.layout))
@@ -433,6 +453,8 @@ struct BatchReader {
     view: View,
     table: Arc<Table>,
     rest: Option<Rest>,
+    /// Whether a node above counts the rows.
+    part: bool,
     read: Read,
     layout: Arc<dyn Layout>,
     store_metrics: Arc<ScanMetrics>,
@@ -446,8 +468,8 @@ struct BatchReader {
     /// The limit of that request, and the rows received for it.
     requested: Option<u64>,
     received: u64,
-    /// Bytes that the store had read when the budget was last charged.
-    bytes_charged: u64,
+    /// Bytes that the store had read when the budget was last charged, for all streams that count into these metrics.
+    charged: Arc<AtomicU64>,
     /// The hint of the error if the budget is exceeded.
     hint: Option<String>,
     /// The last key received.
@@ -466,6 +488,7 @@ impl BatchReader {
             view: view.clone(),
             table: Arc::clone(table),
             rest: None,
+            part: false,
             remaining: read.limit.unwrap_or(usize::MAX),
             batch_rows: BATCH_ROWS_MAX,
             work: view.budget.as_ref().map(|budget| budget.table(table.id.0)),
@@ -477,7 +500,7 @@ impl BatchReader {
             incoming: None,
             requested: None,
             received: 0,
-            bytes_charged: 0,
+            charged: Arc::default(),
             hint: None,
             last: None,
             queue: Vec::new().into_iter(),
@@ -517,16 +540,13 @@ impl BatchReader {
         while let Some(rows) = incoming.try_next().await? {
             if let Some(budget) = &self.view.budget {
                 let seen = self.store_metrics.bytes_seen.load(Ordering::Relaxed);
-                let bytes = seen.saturating_sub(self.bytes_charged);
-                self.bytes_charged = seen;
-                // Those of a scan of row groups are counted where all of its rows are.
-                let is_rest = self.rest.is_some();
+                let bytes = seen.saturating_sub(self.charged.fetch_max(seen, Ordering::Relaxed));
                 match &self.counter {
-                    Some(counter) if is_rest => counter.read_bytes(&rows, bytes),
+                    Some(counter) if self.part => counter.read_bytes(&rows, bytes),
                     Some(counter) => counter.read(&rows, bytes),
                     None => {}
                 }
-                let count = if is_rest { 0 } else { rows.len() as u64 };
+                let count = if self.part { 0 } else { rows.len() as u64 };
                 budget.charge(count, bytes, self.hint.as_deref())?;
                 if let Some(work) = &self.work {
                     work.read(self.whole, count);

@@ -167,7 +167,7 @@ impl LooseScanExec {
             return Some(requests * edges);
         }
         let groups = match self.child.downcast_ref::<ColumnarExec>().map(ColumnarExec::stats) {
-            Some(stats) => (stats.rows + stats.memory) / self.groups.group_rows_min,
+            Some(stats) => stats.rows_estimate() / self.groups.group_rows_min,
             None => scan_of(&self.child)?.description().rows? / SEEK_ROWS,
         };
         Some((groups + 1) * edges)

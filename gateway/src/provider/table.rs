@@ -431,6 +431,15 @@ impl KeyspanTable {
                 columnar::Access::Rows(None) => {}
             }
         }
+        if self.table.remote.is_none() && may_be_unordered && self.form != Form::Keyed {
+            return Ok(
+                match split::of_files((&self.view, &self.table), &scan, state.config().target_partitions()).await? {
+                    Split::Streams(streams) => streams,
+                    Split::Whole(Some(rows)) => Arc::new(scan.with_rows_estimate(rows)?),
+                    Split::Whole(None) => scan,
+                },
+            );
+        }
         Ok(scan)
     }
 }

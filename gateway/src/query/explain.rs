@@ -228,7 +228,10 @@ impl Lines {
         );
         if let Some(fast) = fast {
             match fast.streams() {
-                Some(streams) => line("Streams", format!("{}, cut at sampled keys", streams.count)),
+                Some(streams) => {
+                    let places = if streams.seek_bytes.is_some() { "sampled keys" } else { "pages of files" };
+                    line("Streams", format!("{}, cut at {places}", streams.count));
+                }
                 None => line("Row groups", row_groups(fast.stats())),
             }
             match fast.looked_up().filter(|_| self.analyze) {

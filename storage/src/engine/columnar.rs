@@ -8,12 +8,15 @@ use super::{
     inline::runs_inline,
     ranges::positions_in,
     read::{Parts, Reading},
+    sections::Mark,
     segment::{CleanColumn, CleanRequest, Segment},
     state::Table,
 };
 use crate::{
-    Columnar, ColumnarRequest, ColumnarScan, GcRule, MemoryPart, Result, TableName, columnar::Rest, store::failed,
+    Columnar, ColumnarRequest, ColumnarScan, Cuts, GcRule, MemoryPart, Pin, Result, RowSet, TableName, columnar::Rest,
+    store::failed,
 };
+use bytes::Bytes;
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
@@ -44,7 +47,7 @@ impl ColumnarScan for Engine {
         let mut parts = Vec::new();
         let mut rest: HashMap<_, Vec<Range<u32>>> = HashMap::new();
         let mut rest_rows = 0;
-        for (segment, ranges) in positions(&table, &request)? {
+        for (segment, ranges) in positions(&table, &request.rows)? {
             let id = segment.meta().id;
             let dead = table.deletion_vectors.get(&id).cloned().unwrap_or_default();
             let families = with_erased(&table, rules(&table, segment.meta().stamp, pin.now_micros));
@@ -78,6 +81,21 @@ impl ColumnarScan for Engine {
         Ok(Columnar { parts, memory, rest })
     }
 
+    fn cuts(&self, name: &TableName, rows: &RowSet, pin: Option<&Pin>, parts: usize) -> Result<Cuts> {
+        self.check_open()?;
+        let pin = pin.cloned().unwrap_or_else(|| self.pin_now());
+        let held = apply::pinned_state(&pin)?;
+        let table = held.state()?.table(name)?.clone();
+        let (mut marks, mut count) = (Vec::new(), 0);
+        for (segment, ranges) in positions(&table, rows)? {
+            for range in ranges {
+                count += u64::from(range.end - range.start);
+                marks.extend(segment.marks(&range)?);
+            }
+        }
+        Ok(Cuts { keys: cut(marks, rows, parts), rows: count })
+    }
+
     fn runs_inline(&self, name: &TableName, request: &ColumnarRequest) -> bool {
         // The current state is good enough: it is about the one that a pin has.
         let published = self.shared.published.load();
@@ -104,12 +122,12 @@ impl Engine {
 /// Positions of a segment, ascending and disjoint.
 type PositionsOf = (Arc<Segment>, Vec<Range<u32>>);
 
-/// The positions of the request, by segment.
-fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf>> {
+/// The positions of rows, by segment.
+fn positions(table: &Table, rows: &RowSet) -> Result<Vec<PositionsOf>> {
     let mut found: Vec<PositionsOf> = Vec::new();
     let mut indexes = HashMap::new();
     for tablet in table.tablets.iter() {
-        for range in request.rows.ranges() {
+        for range in rows.ranges() {
             let both = tablet.range.intersect(range);
             if both.is_empty() {
                 continue;
@@ -132,6 +150,24 @@ fn positions(table: &Table, request: &ColumnarRequest) -> Result<Vec<PositionsOf
         }
     }
     Ok(found)
+}
+
+/// The first keys of pages that cut the rows into parts of about as many, fewer than `parts`.
+fn cut(mut marks: Vec<Mark>, rows: &RowSet, parts: usize) -> Vec<Bytes> {
+    marks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let part = marks.iter().map(|mark| mark.rows).sum::<u64>() / parts.max(1) as u64;
+    let (mut before, mut keys) = (0, Vec::new());
+    for mark in marks {
+        // A page may begin before the rows, with those of another range.
+        let begins = before >= part && rows.ranges().iter().any(|range| range.contains(&mark.key));
+        if begins && keys.len() + 1 < parts {
+            keys.push(mark.key);
+            before = 0;
+        }
+        before += mark.rows;
+    }
+    keys.dedup();
+    keys
 }
 
 /// The rules, so that no row group with cells of a family with erased columns is clean: they are read row by row, which

@@ -78,7 +78,7 @@ pub struct ColumnarExec {
     /// What `child` was made of; `None` once it has filters or fewer columns.
     parts: Option<Arc<ScanParts>>,
     stats: ColumnarStats,
-    /// Of a table on a server, the scans that the child is made of.
+    /// The scans by rows that the child is made of, where it is made of nothing else.
     streams: Option<Streams>,
     /// Filters that the child evaluates.
     filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -124,7 +124,7 @@ impl ColumnarExec {
         }
     }
 
-    /// `streams` scans of parts of the rows of `scan`, which `all` reads at the server.
+    /// `streams` scans of parts of the rows of `scan`, which `all` reads by rows.
     pub(super) fn of_streams(
         (child, streams): (Arc<dyn ExecutionPlan>, Streams),
         scan: &Arc<ScanExec>,
@@ -133,12 +133,13 @@ impl ColumnarExec {
     ) -> Self {
         let (parts, memory, rest) = (Vec::new(), Vec::new(), None);
         let (origins, untyped, maps) = (Vec::new(), Vec::new(), Vec::new());
-        let parts = ScanParts { parts, memory, rest, origins, untyped, maps, scan: Arc::clone(scan), spread: (1, 1) };
+        let (scan_of_parts, cut) = (Arc::clone(scan), Vec::new());
+        let parts = ScanParts { parts, memory, rest, cut, origins, untyped, maps, scan: scan_of_parts, spread: (1, 1) };
         // No parts are known whose metadata had counts.
         Self { parts: None, streams: Some(streams), rest: Some(Arc::new(all)), ..Self::new(child, parts, stats) }
     }
 
-    /// Of a table on a server, the scans side by side.
+    /// The scans by rows side by side, where there is nothing else.
     pub(crate) fn streams(&self) -> Option<Streams> {
         self.streams
     }
@@ -188,7 +189,7 @@ impl ColumnarExec {
     }
 
     /// The same plan by rows over its first `rows` rows in an order, and the scan in it; `None` where rows are in no
-    /// such order, or come from a server.
+    /// such order, and where all come by rows: a sort above then gets the scan in order, which ends early, too.
     pub(crate) fn first_rows(&self, order: &[PhysicalSortExpr], rows: usize) -> Result<Option<ByRows>> {
         if self.streams.is_some() {
             return Ok(None);
@@ -325,7 +326,7 @@ impl ColumnarExec {
         }
         let (view, table) = self.scan.view_and_table();
         // Rows do not tell their keys here, and files are read ahead of them: the bytes are those that were planned.
-        // Streams of a server count theirs.
+        // Scans by rows count theirs.
         let bytes = if partition == 0 && self.streams.is_none() { self.stats.bytes } else { 0 };
         let counter = view.counter(table);
         let mut reading = counter.map(|counter| counter.reading_within(&self.scan.read().rows, bytes));

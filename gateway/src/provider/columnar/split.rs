@@ -1,19 +1,21 @@
-//! Scans of tables on a server: cut at sampled keys into several that run side by side, each a stream of its own.
+//! Scans by rows, cut into several that run side by side, each a stream of its own.
 //!
-//! A stream of one server carries some tens of megabytes a second, and a table lies on many. So rows that are asked for
-//! in no order come by several streams; a plan that needs key order gets the one scan, as of row groups. The samples
+//! A stream of one server carries some tens of megabytes a second, and a table lies on many; and one thread makes some
+//! hundred thousand rows a second of what lies in files. So rows that are asked for in no order come by several streams;
+//! a plan that needs key order gets the one scan, as of row groups. A table on a server is cut at sampled keys, which
 //! also tell how much there is: what lies between two of them that a tenant's span has. No sample of another span is
-//! seen here.
+//! seen here. One in files is cut at the keys with which pages begin.
 
 use super::{ColumnarExec, ColumnarStats, is_candidate};
 use crate::{provider::exec::ScanExec, view::View};
+use bytes::Bytes;
 use datafusion::{
     common::Result,
     error::DataFusionError,
     physical_plan::{ExecutionPlan, union::UnionExec},
 };
 use keyspan_catalog::{Table, tenant_store::Samples};
-use keyspan_storage::{ColumnarRequest, KeyRange, RowSet};
+use keyspan_storage::{ColumnarRequest, Cuts, KeyRange, RowSet};
 use std::sync::Arc;
 
 /// Streams of one scan.
@@ -28,12 +30,16 @@ const ROW_BYTES_GUESS: u64 = 256;
 /// Rows that a scan is said to read beside what lies between samples.
 const ROWS_BESIDE: u64 = 1_000;
 
+/// Fewer rows of files are read by one stream.
+pub(super) const ROWS_OF_FILES_MIN: u64 = 16 << 10;
+
 /// Streams side by side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Streams {
     pub(crate) count: usize,
-    /// Bytes that all of them carry in the time of a round trip: what a seek costs beside them.
-    pub(crate) seek_bytes: u64,
+    /// Of a table on a server, the bytes that all of them carry in the time of a round trip: what a seek costs beside
+    /// them.
+    pub(crate) seek_bytes: Option<u64>,
 }
 
 /// What becomes of a scan.
@@ -77,9 +83,58 @@ pub(crate) async fn plan((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExe
     let stats = ColumnarStats { files: 0, row_groups: 0, rows: 0, bytes, memory: 0, rest: Some(rows) };
     let (count, round_trip) = (parts.len(), view.rows.round_trip_micros(table));
     let seek_bytes = STREAM_BYTES_PER_MICRO.saturating_mul(round_trip.max(1)).saturating_mul(count as u64);
-    let streams = Streams { count, seek_bytes };
+    let streams = Streams { count, seek_bytes: Some(seek_bytes) };
     let streams = ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats);
     Ok(Split::Streams(Arc::new(streams)))
+}
+
+/// Cuts a scan by rows of what lies in files into `parts`, if it pays.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn of_files((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExec>, parts: usize) -> Result<Split> {
+    if !is_candidate(view, table, scan) {
+        return Ok(Split::Whole(super::point_count(&scan.read().rows)));
+    }
+    let (rows, sets) = cut_at_pages((view, table), &scan.read().rows, parts).await?;
+    if sets.len() < 2 {
+        return Ok(Split::Whole(None));
+    }
+    let all = scan.as_part()?;
+    let count = sets.len();
+    let parts = sets.into_iter().map(|rows| Ok(Arc::new(all.narrowed(rows)?) as _));
+    let parts: Vec<Arc<dyn ExecutionPlan>> = parts.collect::<Result<_>>()?;
+    let stats = ColumnarStats { files: 0, row_groups: 0, rows: 0, bytes: 0, memory: 0, rest: Some(rows) };
+    let streams = Streams { count, seek_bytes: None };
+    let streams = ColumnarExec::of_streams((UnionExec::try_new(parts)?, streams), scan, all, stats);
+    Ok(Split::Streams(Arc::new(streams)))
+}
+
+/// About how many rows there are in files, and the rows in parts; in one where they are few.
+pub(super) async fn cut_at_pages(
+    (view, table): (&View, &Arc<Table>),
+    rows: &RowSet,
+    parts: usize,
+) -> Result<(u64, Vec<RowSet>)> {
+    let (store, table, pin, all) = (view.rows.clone(), Arc::clone(table), view.pin.clone(), rows.clone());
+    // The store may have to read metadata of its files.
+    let found = tokio::task::spawn_blocking(move || store.cuts(&table, &all, &pin, parts)).await;
+    let found = found.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+    let Cuts { keys, rows: count } = found.map_err(|error| DataFusionError::External(Box::new(error)))?;
+    Ok(if count < ROWS_OF_FILES_MIN { (count, vec![rows.clone()]) } else { (count, cut_at(rows, &keys)) })
+}
+
+/// The rows in parts, in the order of keys, each but the first of which begins with one of the keys.
+fn cut_at(rows: &RowSet, keys: &[Bytes]) -> Vec<RowSet> {
+    let mut parts = Vec::with_capacity(keys.len() + 1);
+    let mut from = Bytes::new();
+    for to in keys {
+        let before = std::mem::replace(&mut from, to.clone());
+        parts.push(rows.intersect(&RowSet::from(KeyRange::new(before, Some(to.clone())))));
+    }
+    parts.push(rows.intersect(&RowSet::from(KeyRange::new(from, None))));
+    parts.retain(|part| !part.is_empty());
+    parts
 }
 
 /// The bytes between samples that lie in the rows with all that is between them.
@@ -97,21 +152,13 @@ fn cut(rows: &RowSet, samples: &Samples) -> Vec<RowSet> {
     let within = |key: &&[u8]| rows.ranges().iter().any(|range| range.contains(key) && *range.start != **key);
     let within: Vec<&[u8]> = samples.keys.iter().map(|(key, _)| key.as_ref()).filter(within).collect();
     let every = (within.len() + 1).div_ceil(STREAMS_MAX);
-    let mut parts = Vec::with_capacity(STREAMS_MAX);
-    let mut from = bytes::Bytes::new();
-    for key in within.iter().skip(every - 1).step_by(every) {
-        let to = bytes::Bytes::copy_from_slice(key);
-        parts.push(rows.intersect(&RowSet::from(KeyRange::new(std::mem::replace(&mut from, to.clone()), Some(to)))));
-    }
-    parts.push(rows.intersect(&RowSet::from(KeyRange::new(from, None))));
-    parts.retain(|part| !part.is_empty());
-    parts
+    let keys = within.iter().skip(every - 1).step_by(every).map(|key| Bytes::copy_from_slice(key));
+    cut_at(rows, &keys.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     fn samples(keys: &[(u8, u64)]) -> Samples {

@@ -110,7 +110,7 @@ fn loose_input(rule: &LooseScans, aggregate: &AggregateExec) -> Option<Result<Ar
 /// time in which its streams bring all rows. `None` if these are too few to begin with.
 fn requests_worth(child: &Arc<dyn ExecutionPlan>) -> Option<u64> {
     let scan = child.downcast_ref::<ColumnarExec>()?;
-    let requests = scan.stats().bytes / scan.streams()?.seek_bytes / 2;
+    let requests = scan.stats().bytes / scan.streams()?.seek_bytes? / 2;
     (requests >= REQUESTS_MIN).then_some(requests)
 }
 

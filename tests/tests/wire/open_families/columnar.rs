@@ -2,7 +2,7 @@
 //! these.
 
 use super::{Harness, error, put, rows, start};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tokio_postgres::Client;
 
 const QUERIES: [&str; 9] = [
@@ -98,5 +98,71 @@ async fn values_that_do_not_decode_are_told_with_their_row() -> Result<()> {
         assert_eq!(rows(&client, "SELECT id FROM t WHERE props->'even' = 'null'").await?, ["05000"]);
         operator.batch_execute("ALTER TABLE t SET (on_bad_value = error)").await?;
     }
+    Ok(())
+}
+
+/// Whole maps come by rows. Those of many rows by several streams, in no order; one that is in order comes alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_maps_of_many_rows_come_by_several_streams() -> Result<()> {
+    let (harness, operator, client) = start("WITH (props.max_versions = 2)").await?;
+    let other = harness.tenant("other").await?;
+    let map = "jsonb_build_object('n', i, 'k' || i % 30, i % 7)";
+    for (client, count) in [(&client, 40_000), (&other, 30_000)] {
+        let insert = "INSERT INTO t (id, name, props) SELECT lpad(i::text, 5, '0'), 'n' || i % 5";
+        client.batch_execute(&format!("{insert}, {map} FROM generate_series(1, {count}) AS i")).await?;
+    }
+    harness.engine().compact(None).await?;
+    let queries = [
+        "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t, jsonb_each(props)",
+        "SELECT key, count(*), sum(value::text::int) FROM t, jsonb_each(props) WHERE key LIKE 'k1%' GROUP BY key ORDER BY key",
+        "SELECT name, count(*), max(length(props::text)) FROM t WHERE id BETWEEN '00100' AND '29000' GROUP BY name ORDER BY name",
+        "SELECT count(*), min(id), count(DISTINCT qualifier) FROM cells('t')",
+        "SELECT count(*), max(cell_time(name)) > now() - interval '1 day' FROM t WHERE props::text LIKE '%6%'",
+    ];
+    for changed in [false, true] {
+        if changed {
+            client.batch_execute("UPDATE t SET props['new'] = '1' WHERE id LIKE '0001%' OR id LIKE '3999%'").await?;
+            client.batch_execute("DELETE FROM t WHERE id LIKE '0002%' OR id LIKE '199%'").await?;
+        }
+        for sql in queries {
+            let plan = rows(&client, &format!("EXPLAIN {sql}")).await?;
+            assert!(plan.iter().any(|line| line.contains("Streams: 2, cut at pages of files")), "{sql}: {plan:#?}");
+            let answer = rows(&client, sql).await?;
+            client.batch_execute("SET keyspan.columnar = off").await?;
+            let plan = rows(&client, &format!("EXPLAIN {sql}")).await?;
+            assert!(!plan.iter().any(|line| line.contains("Streams")), "{sql}: {plan:#?}");
+            assert_eq!(rows(&client, sql).await?, answer, "{sql}");
+            client.batch_execute("RESET keyspan.columnar").await?;
+        }
+    }
+    let first = "SELECT id, props FROM t ORDER BY id LIMIT 2";
+    assert_eq!(rows(&client, first).await?.len(), 2);
+    let all = "SELECT id, props FROM t ORDER BY id";
+    let filtered = "SELECT id, props FROM t WHERE id > '00100' AND props ? 'k7' ORDER BY id LIMIT 10";
+    for sql in [first, all, filtered] {
+        let plan = rows(&client, &format!("EXPLAIN ANALYZE {sql}")).await?;
+        let is_ordered = plan.iter().any(|line| line.contains("Order: key"));
+        assert!(is_ordered && !plan.iter().any(|line| line.contains("SortExec")), "{sql}: {plan:#?}");
+    }
+    let plan = rows(&client, &format!("EXPLAIN ANALYZE {filtered}")).await?.join(" ");
+    let seen = plan.split("Rows: seen=").nth(1).and_then(|rest| rest.split(' ').next()).context("a count")?;
+    assert!(seen.parse::<u64>()? < 30_000, "it ends early: {plan}");
+    let ids = rows(&client, "SELECT id, props->'n' FROM t ORDER BY id").await?;
+    assert!(ids.is_sorted() && ids.len() == 39_890, "{}", ids.len());
+    // Each row is counted once, and so is each byte.
+    let read = "SELECT sum(rows_read), sum(bytes_read) FROM keyspan.usage";
+    let mut counts = Vec::new();
+    for columnar in ["on", "off"] {
+        client.batch_execute(&format!("SET keyspan.columnar = {columnar}")).await?;
+        let before = rows(&client, read).await?.concat();
+        rows(&client, queries[0]).await?;
+        let after = rows(&client, read).await?.concat();
+        let numbers = |text: &str| text.split('|').map(str::parse).collect::<Result<Vec<u64>, _>>();
+        counts.push(numbers(&after)?.iter().zip(numbers(&before)?).map(|(after, before)| after - before).collect());
+    }
+    let counts: Vec<Vec<u64>> = counts;
+    assert_eq!(counts[0][0], 39_890);
+    assert_eq!(counts[0], counts[1], "by several streams, and by one");
+    drop(operator);
     Ok(())
 }
