@@ -432,13 +432,10 @@ impl KeyspanTable {
             }
         }
         if self.table.remote.is_none() && may_be_unordered && self.form != Form::Keyed {
-            return Ok(
-                match split::of_files((&self.view, &self.table), &scan, state.config().target_partitions()).await? {
-                    Split::Streams(streams) => streams,
-                    Split::Whole(Some(rows)) => Arc::new(scan.with_rows_estimate(rows)?),
-                    Split::Whole(None) => scan,
-                },
-            );
+            let parts = state.config().target_partitions();
+            if let Split::Streams(streams) = split::of_files((&self.view, &self.table), &scan, parts).await? {
+                return Ok(streams);
+            }
         }
         Ok(scan)
     }

@@ -195,3 +195,37 @@ fn rules(table: &Table, as_of: i64, now_micros: i64) -> BTreeMap<u32, Vec<(GcRul
     }
     rules
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyRange;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn cuts_lie_in_the_rows_and_ascend(
+            marks in prop::collection::vec((any::<u8>(), 1_u64..100), 0..40),
+            from in any::<u8>(),
+            parts in 0_usize..6,
+        ) {
+            let marks = marks.into_iter().map(|(key, rows)| Mark { key: vec![key].into(), rows }).collect();
+            let rows = RowSet::from(KeyRange::new(vec![from], None));
+            let keys = cut(marks, &rows, parts);
+            prop_assert!(keys.len() < parts.max(1) && keys.is_sorted_by(|a, b| a < b));
+            prop_assert!(keys.iter().all(|key| key[0] >= from));
+        }
+
+        #[test]
+        fn parts_have_about_as_many_rows(rows in prop::collection::vec(1_u64..20, 64..200), parts in 2_usize..6) {
+            let mark = |(at, rows): (usize, &u64)| Mark { key: (at as u32).to_be_bytes().to_vec().into(), rows: *rows };
+            let keys = cut(rows.iter().enumerate().map(mark).collect(), &RowSet::all(), parts);
+            let places = keys.iter().map(|key| u32::from_be_bytes(key[..].try_into().unwrap()) as usize);
+            let ends: Vec<usize> = [0].into_iter().chain(places).chain([rows.len()]).collect();
+            let sums = ends.windows(2).map(|two| rows[two[0]..two[1]].iter().sum::<u64>());
+            let fair = rows.iter().sum::<u64>() / parts as u64;
+            prop_assert_eq!(keys.len() + 1, parts);
+            prop_assert!(sums.into_iter().all(|sum| sum + 20 * parts as u64 >= fair && sum <= fair + 20 * parts as u64));
+        }
+    }
+}

@@ -94,7 +94,7 @@ pub(crate) async fn plan((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExe
 /// The store's.
 pub(crate) async fn of_files((view, table): (&View, &Arc<Table>), scan: &Arc<ScanExec>, parts: usize) -> Result<Split> {
     if !is_candidate(view, table, scan) {
-        return Ok(Split::Whole(super::point_count(&scan.read().rows)));
+        return Ok(Split::Whole(None));
     }
     let (rows, sets) = cut_at_pages((view, table), &scan.read().rows, parts).await?;
     if sets.len() < 2 {
