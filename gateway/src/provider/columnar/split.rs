@@ -1,10 +1,10 @@
 //! Scans by rows, cut into several that run side by side, each a stream of its own.
 //!
 //! A stream of one server carries some tens of megabytes a second, and a table lies on many; and one thread makes some
-//! hundred thousand rows a second of what lies in files. So rows that are asked for in no order come by several streams;
-//! a plan that needs key order gets the one scan, as of row groups. A table on a server is cut at sampled keys, which
-//! also tell how much there is: what lies between two of them that a tenant's span has. No sample of another span is
-//! seen here. One in files is cut at the keys with which pages begin.
+//! hundred thousand rows a second of what lies in files. So rows that are asked for in no order come by several
+//! streams; a plan that needs key order gets the one scan, as of row groups. A table on a server is cut at sampled
+//! keys, which also tell how much there is: what lies between two of them that a tenant's span has. No sample of
+//! another span is seen here. One in files is cut at the keys with which pages begin.
 
 use super::{ColumnarExec, ColumnarStats, is_candidate};
 use crate::{provider::exec::ScanExec, view::View};
