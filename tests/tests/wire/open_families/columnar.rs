@@ -114,8 +114,10 @@ async fn whole_maps_of_many_rows_come_by_several_streams() -> Result<()> {
     harness.engine().compact(None).await?;
     let queries = [
         "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t, jsonb_each(props)",
-        "SELECT key, count(*), sum(value::text::int) FROM t, jsonb_each(props) WHERE key LIKE 'k1%' GROUP BY key ORDER BY key",
-        "SELECT name, count(*), max(length(props::text)) FROM t WHERE id BETWEEN '00100' AND '29000' GROUP BY name ORDER BY name",
+        "SELECT key, count(*), sum(value::text::int) FROM t, jsonb_each(props) WHERE key LIKE 'k1%' \
+         GROUP BY key ORDER BY key",
+        "SELECT name, count(*), max(length(props::text)) FROM t WHERE id BETWEEN '00100' AND '29000' \
+         GROUP BY name ORDER BY name",
         "SELECT count(*), min(id), count(DISTINCT qualifier) FROM cells('t')",
         "SELECT count(*), max(cell_time(name)) > now() - interval '1 day' FROM t WHERE props::text LIKE '%6%'",
     ];
