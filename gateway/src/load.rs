@@ -23,7 +23,7 @@ use crate::{
         conditions,
         defaults::Defaults,
         insert::{LOOKUP_ROWS, NewRow, creation, existing, is_gap},
-        target::{Numbers, Target, TargetColumn},
+        target::{Numbers, Place, Target, TargetColumn},
     },
     pg::{
         codec::{format::Format, parameter},
@@ -337,10 +337,10 @@ impl Load {
         }
         if self.bulk.is_some() {
             let turn = session.commit_turn(bytes, bytes).await?;
-            self.past_the_log(session, &rows, last).await?;
+            let largest = self.past_the_log(session, &rows, last).await?;
             drop(turn);
             session.share().count_written(rows.len() as u64, bytes);
-            self.count_keys(session, &rows, bytes);
+            self.count_keys(session, &rows, bytes, largest);
             self.count_rows(session, rows.len());
             return Ok(());
         }
@@ -372,8 +372,8 @@ impl Load {
         Ok(())
     }
 
-    /// Counts the keys of rows that went past the log.
-    fn count_keys(&self, session: &Session, rows: &[NewRow], bytes: u64) {
+    /// Counts the keys of rows that went past the log, and the place and the bytes of the largest cell.
+    fn count_keys(&self, session: &Session, rows: &[NewRow], bytes: u64, largest: Option<(usize, usize)>) {
         if self.altering {
             return;
         }
@@ -381,8 +381,10 @@ impl Load {
         keys.sort_unstable();
         let work = session.share().work.table(self.target.table.id.0);
         work.access.wrote(&keys);
-        if let Some((family, qualifier, bytes)) = self.bulk.as_ref().and_then(|bulk| bulk.largest(&self.target)) {
-            work.access.wrote_cell(family, qualifier, bytes);
+        if let Some((at, bytes)) = largest
+            && let Place::Cell { family, qualifier, .. } = &self.target.columns[at].place
+        {
+            work.access.wrote_cell(family, qualifier, bytes as u64);
         }
         if let Some(counter) = session.counter(&self.target.table) {
             counter.wrote(&keys, bytes);
@@ -396,9 +398,15 @@ impl Load {
         }
     }
 
-    /// Hands the rows to the store; the last of them make all visible.
-    async fn past_the_log(&mut self, session: &mut Session, rows: &[NewRow], last: bool) -> Result<(), Failed> {
-        let Some(mut bulk) = self.bulk.take() else { return Ok(()) };
+    /// Hands the rows to the store; the last of them make all visible. The place among the target's columns, and the
+    /// bytes, of the largest cell of a column so far.
+    async fn past_the_log(
+        &mut self,
+        session: &mut Session,
+        rows: &[NewRow],
+        last: bool,
+    ) -> Result<Option<(usize, usize)>, Failed> {
+        let Some(mut bulk) = self.bulk.take() else { return Ok(None) };
         let view = session.view().await?;
         self.check_table(&view)?;
         let query = self.target.has_conditions().then(|| session.query(view.clone())).transpose()?;
@@ -412,14 +420,16 @@ impl Load {
             bulk.send(&self.target).await?;
         }
         drop((query, view));
+        let largest = bulk.largest();
         if !last {
             self.bulk = Some(bulk);
-            return Ok(());
+            return Ok(largest);
         }
         bulk.seal(&self.target).await?;
         // That takes as long as there are rows.
         self.check_table(&session.view().await?)?;
-        bulk.finish(session, &self.target).await
+        bulk.finish(session, &self.target).await?;
+        Ok(largest)
     }
 
     /// 55000 when the table is another by now.

@@ -20,7 +20,6 @@ use keyspan_catalog::{
     tenant_store::{TenantLoad, existing_row},
 };
 use keyspan_storage::{
-    FamilyName,
     engine::loads_max,
     load::{LoadColumn, put_cell},
 };
@@ -102,13 +101,9 @@ impl Bulk {
         })
     }
 
-    /// The largest cell of a column so far: its family, qualifier and bytes.
-    pub(crate) fn largest<'a>(&self, target: &'a Target) -> Option<(&'a FamilyName, &'a [u8], u64)> {
-        let (at, bytes) = self.largest?;
-        match &target.columns[at].place {
-            Place::Cell { family, qualifier, .. } => Some((family, qualifier, bytes as u64)),
-            _ => None,
-        }
+    /// The place among the target's columns, and the bytes, of the largest cell of a column so far.
+    pub(crate) fn largest(&self) -> Option<(usize, usize)> {
+        self.largest
     }
 
     /// Sends rows that were added, if they are enough.
