@@ -5,7 +5,7 @@ use super::{
     shape::{self, Operand, SelectShape},
 };
 use crate::{
-    provider::{self, decode::Layout, exec, keys::Keys},
+    provider::{self, batches, decode::Layout, keys::Keys},
     view::View,
 };
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -73,7 +73,7 @@ impl Read {
                 _ => return None,
             },
         };
-        let read = exec::Read {
+        let read = batches::Read {
             rows: self.key.rows(parameters)?,
             columns: self.columns.clone(),
             timestamps: TimestampRange::all(),

@@ -24,9 +24,10 @@ mod rule;
 pub use rule::LooseScans;
 
 use super::{
+    batches::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, batch_bytes_max},
     columnar::{self, ColumnarExec},
     decode::{BatchBuilder, Layout, RowLayout},
-    exec::{BATCH_BYTES_TARGET, BATCH_ROWS_MAX, Read, ScanExec, batch_bytes_max},
+    exec::ScanExec,
     node,
 };
 use crate::{pg::error::SqlError, view::View};

@@ -6,10 +6,11 @@
 //! the statement's table.
 
 use super::{
+    batches::Read,
     cells, columnar,
     columnar::split::{self, Split},
     decode::Layout,
-    exec::{Description, Order, Read, ScanExec},
+    exec::{Description, Order, ScanExec},
     keys::Keys,
     open_family::Wanted,
     pushdown::Pushdown,

@@ -19,7 +19,7 @@
 //! (`keyspan bench scan`).
 
 use super::{
-    super::exec::batch_bytes_max,
+    super::batches::batch_bytes_max,
     FileColumn,
     border_rows::BorderRowsExec,
     live_rows::{self, LiveRowsExec},

@@ -5,8 +5,8 @@
 
 use super::{
     super::{
+        batches::{BATCH_ROWS_MAX, batch_bytes_max},
         decode::{BatchBuilder, RowBuilder, RowLayout},
-        exec::{BATCH_ROWS_MAX, batch_bytes_max},
         node,
     },
     reader::Budget,

@@ -322,7 +322,7 @@ async fn batches_are_bounded() {
     }
     let session = world.session(Some("aa"), true).await;
     let (count, largest) = batches(&session, "SELECT * FROM many").await;
-    assert!(count >= 2 && largest <= crate::provider::exec::BATCH_ROWS_MAX, "{count} batches, {largest} rows");
+    assert!(count >= 2 && largest <= crate::provider::batches::BATCH_ROWS_MAX, "{count} batches, {largest} rows");
     assert_eq!(rows(&session, "SELECT count(*), sum(v) FROM many").await, "9000 | 40495500");
     // More ranges than the bound: coalesced, and still right.
     let list = |step: usize| (0..40_000).step_by(step).map(|id| id.to_string()).collect::<Vec<_>>().join(", ");
