@@ -29,6 +29,7 @@
 //! Everything lies in a temporary folder, which is removed at the end, also of a run that failed or was stopped.
 
 mod bigtable;
+mod copied;
 mod data;
 mod duckdb;
 mod fair;

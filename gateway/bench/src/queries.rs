@@ -9,6 +9,7 @@ mod set;
 mod sides;
 
 use super::{
+    copied::copy,
     duckdb::DuckDb,
     measure::median,
     progress::Progress,
@@ -18,7 +19,6 @@ use super::{
 };
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use futures::SinkExt;
 use indicatif::HumanCount;
 use keyspan_gateway::resources::{Memory, Size};
 use serde::Serialize;
@@ -27,8 +27,6 @@ use sides::{DATABASE, Side};
 use std::{
     fmt,
     path::{Path, PathBuf},
-    pin::pin,
-    time::Instant,
 };
 use tokio_postgres::{Client, Config};
 
@@ -266,17 +264,12 @@ impl Run<'_> {
 
 /// Copies all rows; returns the seconds.
 async fn load(client: &Client, options: &QueriesOptions, progress: &Progress) -> Result<f64> {
-    let begun = Instant::now();
-    let mut sink = pin!(client.copy_in("COPY cpu FROM STDIN").await?);
-    let mut sent = 0;
-    for piece in data::pieces(options) {
-        sent += piece.lines().count() as u64;
-        sink.send(bytes::Bytes::from(piece)).await?;
-        progress.at(sent);
-    }
-    let rows = sink.finish().await?;
-    ensure!(rows == sent && rows == data::rows(options), "{rows} rows of {sent} were copied");
-    Ok(begun.elapsed().as_secs_f64())
+    let mut made = 0;
+    let pieces = data::pieces(options).inspect(|piece| {
+        made += piece.lines().count() as u64;
+        progress.at(made);
+    });
+    copy(client, "COPY cpu FROM STDIN", data::rows(options), pieces).await
 }
 
 /// The median seconds of a query: in Keyspan, and in each competitor.

@@ -5,6 +5,7 @@
 //! Then follows a table of 200 columns whose rows have five each.
 
 use super::{
+    copied::{copy, pieces},
     measure::median,
     progress::Progress,
     report::{Line, Quantity, Target, table},
@@ -13,7 +14,6 @@ use super::{
 };
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use futures::SinkExt;
 use indicatif::HumanCount;
 use keyspan_gateway::resources::Size;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -21,7 +21,6 @@ use serde::Serialize;
 use std::{
     fmt::{self, Write as _},
     path::Path,
-    pin::pin,
     time::{Duration, Instant},
 };
 use tokio_postgres::{Client, Config, SimpleQueryMessage};
@@ -49,8 +48,6 @@ const DEVICES: u64 = 100;
 const BEGIN_SECONDS: u64 = 1_767_225_600;
 /// Columns of the wide table besides its key, and the number of them that a row has.
 pub(super) const WIDE: (usize, usize) = (200, 5);
-/// Bytes of a message of the load, roughly.
-const PIECE_BYTES: usize = 256 << 10;
 /// Seconds after which a dropped tenant has to be invisible.
 const DROP_SECONDS: f64 = 0.05;
 /// How long the bench waits for the purge of dropped tenants, and how often it asks.
@@ -326,23 +323,6 @@ impl Sides {
     }
 }
 
-/// Copies pieces of text; returns the seconds.
-pub(super) async fn copy(
-    client: &Client,
-    statement: &str,
-    rows: u64,
-    pieces: impl Iterator<Item = String>,
-) -> Result<f64> {
-    let begun = Instant::now();
-    let mut sink = pin!(client.copy_in(statement).await?);
-    for piece in pieces {
-        sink.send(bytes::Bytes::from(piece)).await?;
-    }
-    let copied = sink.finish().await?;
-    ensure!(copied == rows, "{copied} rows of {rows} were copied");
-    Ok(begun.elapsed().as_secs_f64())
-}
-
 /// The rows of an answer, as text.
 pub(super) async fn answer(client: &Client, sql: &str) -> Result<Vec<Vec<String>>> {
     let messages = client.simple_query(sql).await?;
@@ -351,19 +331,6 @@ pub(super) async fn answer(client: &Client, sql: &str) -> Result<Vec<Vec<String>
         _ => None,
     });
     Ok(rows.map(|row| (0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned()).collect()).collect())
-}
-
-/// Joins lines to pieces of about [`PIECE_BYTES`].
-pub(super) fn pieces(rows: u64, mut line: impl FnMut(u64, &mut String)) -> impl Iterator<Item = String> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let mut piece = String::new();
-        while piece.len() < PIECE_BYTES && at < rows {
-            line(at, &mut piece);
-            at += 1;
-        }
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 /// Readings in order of time, in the text format of COPY; `tenant` is the first column unless it is empty.

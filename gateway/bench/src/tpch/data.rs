@@ -1,7 +1,7 @@
 //! The eight tables of TPC-H, their rows, and its statements. Rows come from the crate tpchgen, which makes what the
 //! council's own generator makes.
 
-use crate::tenants::{copy, pieces};
+use crate::copied::{copy, pieces};
 use anyhow::{Context, Result, ensure};
 use std::fmt::{Display, Write as _};
 use tokio_postgres::Client;
