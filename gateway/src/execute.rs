@@ -130,10 +130,13 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
                         return Ok(lifted);
                     }
                     let (parameters, plan, query) = Box::pin(analyse(session, view, query, hints)).await?;
-                    let columns = Query::columns(&plan).await;
-                    plans = match runs {
-                        Runs::Now if parameters.is_empty() => PreparedPlan::ready(query, plan),
-                        _ => PreparedPlan::of(&query, &plan, &parameters),
+                    let columns = if runs == Runs::Now && parameters.is_empty() {
+                        let (columns, settled) = Box::pin(query.settle(plan)).await?;
+                        plans = PreparedPlan::ready(query, settled);
+                        columns
+                    } else {
+                        plans = PreparedPlan::of(&query, &plan, &parameters);
+                        Query::columns(&plan).await
                     };
                     (parameters, Some(columns))
                 }
@@ -328,7 +331,7 @@ async fn answer(
         return Box::pin(execute(session, prepared, values)).await;
     }
     if let Some((query, plan)) = prepared.plans.take_ready() {
-        let rows = Box::pin(query.run(plan)).await?;
+        let rows = Box::pin(query.run_settled(plan)).await?;
         let needs = query.statement_context().needs.clone();
         return Ok(Outcome::Rows { tag: "SELECT", rows, needs });
     }

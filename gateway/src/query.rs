@@ -12,8 +12,6 @@
 //! comparisons DataFusion's bigint, which compares the same). A number with a point or an exponent is a numeric. A
 //! quoted text beside a value of another type takes that type.
 
-use crate::pg::functions::bounded::ResultBytes;
-use crate::resources::QueryStates;
 use crate::{
     context::StatementContext,
     pg::{
@@ -24,7 +22,6 @@ use crate::{
         types::ParameterType,
     },
     provider,
-    resources::Resources,
     view::View,
 };
 use arrow::{
@@ -33,22 +30,22 @@ use arrow::{
 };
 use datafusion::{
     common::TableReference,
-    config::ConfigOptions,
     datasource::provider_as_source,
     error::{DataFusionError, Result as PlanResult},
-    execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, context::SQLOptions},
+    execution::{SendableRecordBatchStream, SessionState, context::SQLOptions},
     logical_expr::{LogicalPlan, LogicalPlanBuilder},
     physical_plan::{ExecutionPlan, stream::RecordBatchStreamAdapter},
     prelude::SessionContext,
     scalar::ScalarValue,
     sql::sqlparser::ast,
 };
-use futures::{StreamExt, TryStreamExt, future::BoxFuture};
+use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
 use keyspan_catalog::{Privileges, SqlView, Table};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 
 pub mod as_of;
 mod cell_time;
+mod contexts;
 pub(crate) mod domains;
 pub mod explain;
 pub(crate) mod inline;
@@ -63,6 +60,9 @@ pub mod schemas;
 pub mod state;
 pub mod views;
 pub(crate) mod whole_scans;
+
+pub(crate) use contexts::{bare_options, options_of, over};
+use contexts::{nested_context, task_context};
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -111,8 +111,7 @@ impl Query {
     /// # Errors
     /// Those of [`new`](Self::new).
     pub(crate) fn of_cached(statement: Arc<StatementContext>, view: View) -> Result<Self> {
-        let state = state(&statement, |states| &states.without_functions);
-        let context = with_context(state, Arc::clone(&statement), schemas::Rows::of(&view), views::Nesting::default());
+        let context = contexts::of_plans(Arc::clone(&statement), &view);
         Ok(Self { context, view, keys: None, statement, parameters: Vec::new(), types: Vec::new() })
     }
 
@@ -222,13 +221,47 @@ impl Query {
         let state = state::state();
         let settled = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {});
         let raw = plan.schema().as_arrow();
-        let Ok(settled) = settled else { return crate::pg::syntax::column_names::client_schema(raw) };
-        let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
-            let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw)
-                || crate::pg::types::enums::of(settled) != crate::pg::types::enums::of(raw);
-            if named || counts(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
-        });
-        crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
+        match settled {
+            Ok(settled) => settled_columns(raw, &settled),
+            Err(_) => crate::pg::syntax::column_names::client_schema(raw),
+        }
+    }
+
+    /// A plan without parameters that runs at once, analysed, and its [columns](Self::columns).
+    ///
+    /// # Errors
+    /// 42501; what the analyzer finds.
+    pub(crate) async fn settle(&self, plan: LogicalPlan) -> Result<(SchemaRef, LogicalPlan)> {
+        authorize(&self.context)?;
+        let raw = Arc::clone(plan.schema());
+        let settled = if planning::is_short_plan(&plan) {
+            let state = self.context.state_ref();
+            let state = state.read();
+            state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?
+        } else {
+            let state = contexts::for_plans(&self.context, &self.statement);
+            planning::away(async move { state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}) })
+                .await?
+        };
+        Ok((settled_columns(raw.as_arrow(), &settled), settled))
+    }
+
+    /// Runs a plan that was [analysed](Self::settle).
+    ///
+    /// # Errors
+    /// What planning further finds.
+    pub(crate) async fn run_settled(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+        authorize(&self.context)?;
+        let optimized = if planning::is_short_plan(&plan) {
+            let state = self.context.state_ref();
+            let state = state.read();
+            state.optimizer().optimize(plan, &*state, |_, _| {})?
+        } else {
+            let state = self.context.state();
+            planning::away(async move { state.optimizer().optimize(plan, &state, |_, _| {}) }).await?
+        };
+        let physical = self.physical(&optimized).await?;
+        self.run_physical(&optimized, physical)
     }
 
     /// Runs a plan whose parameters were replaced by values.
@@ -236,7 +269,9 @@ impl Query {
     /// # Errors
     /// What planning further finds.
     pub async fn run(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
-        run(&self.context, plan).await
+        let optimized = self.optimize(&plan).await?;
+        let physical = self.physical(&optimized).await?;
+        self.run_physical(&optimized, physical)
     }
 
     /// Optimises a plan.
@@ -252,7 +287,8 @@ impl Query {
     /// # Errors
     /// What planning further finds.
     pub(crate) async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(physical(&self.context, plan).await?)
+        authorize(&self.context)?;
+        Ok(physical_in(contexts::for_plans(&self.context, &self.statement), plan).await?)
     }
 
     /// Runs a physical plan, which the optimised one became.
@@ -278,8 +314,18 @@ impl Query {
         self.statement.authorize()?;
         note_plan(&self.statement, &physical);
         provider::within_budget(&physical)?;
-        Ok(for_client(runtime::run(physical, self.context.task_ctx())?))
+        Ok(for_client(runtime::run(physical, task_context(&self.context))?))
     }
+}
+
+/// The columns of an analysed plan as the client receives them; `raw` are those that were planned.
+fn settled_columns(raw: &Schema, settled: &LogicalPlan) -> SchemaRef {
+    let fields = raw.fields().iter().zip(settled.schema().fields()).map(|(raw, settled)| {
+        let named = crate::pg::functions::json::kind(settled) != crate::pg::functions::json::kind(raw)
+            || crate::pg::types::enums::of(settled) != crate::pg::types::enums::of(raw);
+        if named || counts(raw.data_type(), settled.data_type()) { settled.clone() } else { raw.clone() }
+    });
+    crate::pg::syntax::column_names::client_schema(&Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Whether a column's type is the settled one, where it differs from the one that was planned: it holds values that the
@@ -300,100 +346,6 @@ fn counts(raw: &DataType, settled: &DataType) -> bool {
         (DataType::Utf8, settled) => settled.is_temporal() || matches!(settled, DataType::List(_)),
         _ => false,
     }
-}
-
-/// A DataFusion session for a statement, over the rows that a view sees.
-pub(crate) fn over(statement: Arc<StatementContext>, view: &View) -> SessionContext {
-    let needs = statement.needs.clone();
-    let context = context(statement, schemas::Rows::of(view));
-    for (name, function) in crate::provider::functions(view, &needs) {
-        context.register_udtf(name, function);
-    }
-    context
-}
-
-/// A DataFusion session for a statement, over rows.
-pub(crate) fn context(statement: Arc<StatementContext>, rows: schemas::Rows) -> SessionContext {
-    nested_context(statement, rows, views::Nesting::default())
-}
-
-/// The same inside of views.
-fn nested_context(statement: Arc<StatementContext>, rows: schemas::Rows, nesting: views::Nesting) -> SessionContext {
-    with_context(state(&statement, |states| &states.with_functions), statement, rows, nesting)
-}
-
-/// A copy of one of the states that a statement starts from.
-fn state(statement: &StatementContext, which: impl FnOnce(&QueryStates) -> &SessionState) -> SessionState {
-    which(states(statement)).clone()
-}
-
-/// The states that a statement starts from.
-fn states(statement: &StatementContext) -> &QueryStates {
-    static WITHOUT_SERVER: LazyLock<QueryStates> = LazyLock::new(|| QueryStates::of(state::state().clone()));
-    match &statement.instance {
-        Some(instance) => {
-            let resources = &instance.resources;
-            resources.states.get_or_init(|| QueryStates::of(with_resources(resources)))
-        }
-        None => &WITHOUT_SERVER,
-    }
-}
-
-/// Gives a state its statement.
-fn with_context(
-    mut state: SessionState,
-    statement: Arc<StatementContext>,
-    rows: schemas::Rows,
-    nesting: views::Nesting,
-) -> SessionContext {
-    state.config_mut().set_extension(Arc::<crate::pg::exec::materialized::Shared>::default());
-    tell(state.config_mut().options_mut(), &statement);
-    state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
-    SessionContext::new_with_state(state)
-}
-
-/// Gives a configuration its statement.
-fn tell(options: &mut ConfigOptions, statement: &Arc<StatementContext>) {
-    options.catalog.default_catalog.clone_from(&statement.database);
-    options.execution.target_partitions = statement.streams();
-    options.extensions.insert(statement.time());
-    options.extensions.insert(crate::pg::datetime::style::Carried(statement.style.clone()));
-    options.extensions.insert(statement.cancelled.clone());
-    options.extensions.insert(crate::context::Carried(statement.clone()));
-}
-
-/// The configuration of no statement.
-pub(crate) fn bare_options(statement: &StatementContext) -> Arc<ConfigOptions> {
-    states(statement).without_functions.config_options().clone()
-}
-
-/// The configuration in which a statement's expressions run that are not planned anew.
-pub(crate) fn options_of(statement: &Arc<StatementContext>) -> Arc<ConfigOptions> {
-    let mut options = bare_options(statement).as_ref().clone();
-    tell(&mut options, statement);
-    Arc::new(options)
-}
-
-/// The state that all statements of a server start from.
-fn with_resources(resources: &Resources) -> SessionState {
-    let template = state::state();
-    let mut config = template.config().clone().with_batch_size(resources.memory.batch_rows());
-    let options = config.options_mut();
-    options.extensions.insert(ResultBytes(resources.memory.result_bytes()));
-    options.execution.sort_spill_reservation_bytes = resources.memory.sort_aside_bytes();
-    if resources.memory.is_scarce() {
-        // Sorted texts keep the buffers that they came in alive, and every batch of them counts all of these once more.
-        // So runs are not put together before they are sorted, which would give many batches of the same buffers,
-        options.execution.sort_in_place_threshold_bytes = 0;
-        // and one sort writes to files and merges, not one for each stream with a merge of all on top, for which no
-        // room is kept.
-        options.optimizer.repartition_sorts = false;
-    }
-    SessionStateBuilder::new_from_existing(template.clone())
-        .with_session_id(String::new())
-        .with_config(config)
-        .with_runtime_env(resources.runtime.clone())
-        .build()
 }
 
 /// Plans a query for the names of its columns alone.
@@ -429,7 +381,7 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
     let relations = crate::pg::syntax::missing_from::Relations::of(&query);
     let names = crate::pg::plan::outer_names::Names::of(&query);
     let statement = datafusion::sql::parser::Statement::Statement(Box::new(query));
-    let plan = context.state().statement_to_plan(statement).await;
+    let plan = statement_to_plan(context, statement).await;
     let typed = plan.and_then(constant_rows::in_columns).and_then(|plan| {
         SQLOptions::new()
             .with_allow_ddl(false)
@@ -444,6 +396,19 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
         crate::pg::workarounds::grouping_set_values::as_columns(crate::pg::plan::parameters::infer(plan)?)
     });
     Ok(typed.map_err(|error| relations.told(error))?)
+}
+
+/// DataFusion's plan of a statement. Where all of its relations are known at once, as they mostly are, the state with its
+/// functions is not copied.
+async fn statement_to_plan(
+    context: &SessionContext,
+    statement: datafusion::sql::parser::Statement,
+) -> PlanResult<LogicalPlan> {
+    let at_once = context.state_ref().read().statement_to_plan(statement.clone()).now_or_never();
+    match at_once {
+        Some(plan) => plan,
+        None => context.state().statement_to_plan(statement).await,
+    }
 }
 
 /// Runs a plan in a session.
@@ -481,7 +446,10 @@ pub(crate) async fn optimize(context: &SessionContext, plan: &LogicalPlan) -> Pl
 /// The physical plan of one that was optimised; one that may take long on the threads of [`planning`].
 pub(crate) async fn physical(context: &SessionContext, plan: &LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
     authorize(context)?;
-    let state = context.state();
+    physical_in(context.state(), plan).await
+}
+
+async fn physical_in(state: SessionState, plan: &LogicalPlan) -> PlanResult<Arc<dyn ExecutionPlan>> {
     // Parameters have values by now.
     let narrowed = crate::provider::narrowed_copy(plan)?;
     let plan = narrowed.as_ref().unwrap_or(plan);

@@ -11,7 +11,7 @@
 //! A join that takes NULL on its right side for "unknown" (`NOT IN`) is not supported by sort-merge joins, and stays a
 //! hash join.
 
-use super::runtime;
+use super::{runtime, task_context};
 use crate::provider::KeyOrderedScans;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
@@ -42,7 +42,7 @@ pub(crate) fn run(
     physical: Arc<dyn ExecutionPlan>,
 ) -> Result<SendableRecordBatchStream> {
     let sorts = has_other_join(&physical);
-    let mut rows = runtime::run(physical, context.task_ctx())?;
+    let mut rows = runtime::run(physical, task_context(context))?;
     if !sorts {
         return Ok(rows);
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(
         {
             give_back(rows).await;
             let physical = sorted(&context, &plan).await?;
-            return runtime::run(physical, context.task_ctx());
+            return runtime::run(physical, task_context(&context));
         }
         let schema = rows.schema();
         let rows: SendableRecordBatchStream =
@@ -86,7 +86,7 @@ pub(crate) async fn run_to_end(
 }
 
 async fn drain(context: &SessionContext, physical: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let mut rows = runtime::run(Arc::clone(physical), context.task_ctx())?;
+    let mut rows = runtime::run(Arc::clone(physical), task_context(context))?;
     while let Some(batch) = rows.next().await {
         if let Err(error) = batch {
             give_back(rows).await;

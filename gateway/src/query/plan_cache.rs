@@ -127,7 +127,7 @@ impl PreparedPlan {
         Self(Mutex::new(planned(query, plan, types)))
     }
 
-    /// Of a query that runs at once, and once.
+    /// Of a query that runs at once, and once: its plan is [analysed](Query::settle).
     pub(crate) fn ready(query: Query, plan: LogicalPlan) -> Self {
         Self(Mutex::new(Entry::Ready(Box::new((query, plan)))))
     }

@@ -174,7 +174,7 @@ pub(crate) fn statement_context(operator: bool) -> StatementContext {
 
 /// A session with this context.
 pub(crate) fn session(operator: bool) -> SessionContext {
-    super::context(
+    super::contexts::context(
         Arc::new(statement_context(operator)),
         Rows(Arc::new(|table, _| {
             let fields = table.columns.iter().map(|column| crate::pg::types::field_of(&column.name, column.kind, true));

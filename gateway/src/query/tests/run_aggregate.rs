@@ -6,7 +6,8 @@ use crate::{
         fields::schema,
     },
     query::{
-        context, plan,
+        contexts::context,
+        plan,
         schemas::Rows,
         testing::{parse, shown, statement_context},
     },
