@@ -149,6 +149,22 @@ async fn keys_that_grow_are_spread() -> Result<()> {
     Ok(())
 }
 
+/// Rows of a load, which go past the log: the largest cell is in its last part.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_cell_at_the_end_of_a_load_is_told() -> Result<()> {
+    let harness = Harness::start().await?;
+    let one = harness.tenant("alto").await?;
+    one.batch_execute(
+        "CREATE TABLE loaded (id bigint PRIMARY KEY, body text);
+         INSERT INTO loaded
+           SELECT g, CASE g WHEN 110000 THEN repeat('0123456789', 1100000) ELSE 'small' END FROM generate_series(1, 110000) g",
+    )
+    .await?;
+    let (_, bytes, _) = only(&one, "large_cell", "loaded").await?;
+    assert_eq!(bytes, Some(11_000_000));
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_families_rows_and_cells_get_their_advice() -> Result<()> {
     let harness = Harness::start().await?;
