@@ -49,6 +49,7 @@ mod key_lookup;
 mod live_rows;
 mod memory;
 mod metadata_aggregates;
+mod needed;
 mod reader;
 pub(super) mod split;
 

@@ -234,6 +234,9 @@ impl Lines {
                 }
                 None => line("Row groups", row_groups(fast.stats())),
             }
+            if fast.leaves_out() {
+                line("Left out", "rows of files without a member of a map that the residual needs".to_owned());
+            }
             match fast.looked_up().filter(|_| self.analyze) {
                 Some(rows) => line("Looked up", Shape::of(rows).to_string()),
                 None if self.analyze && fast.streams().is_none() => line("Files", files(fast)),

@@ -5,6 +5,9 @@
 //! columns of SQL of each batch, column by column. Typed columns pass through, and filters on them are pushed below, to
 //! be tested against statistics.
 //!
+//! Of a map whose cells are in few rows, rows without the member that a filter above [needs](super::needed) are left out
+//! before maps are made.
+//!
 //! Bytes that do not decode are rare, and their error message names the row, which is not known here: then the [scan by
 //! rows](ScanExec) runs, which fails at the same row.
 
@@ -14,13 +17,16 @@ use super::{
         exec::ScanExec,
         node,
     },
-    FileColumn, Origin,
+    FileColumn, Origin, needed,
 };
 use crate::pg::error::{Result as SqlResult, SqlError, SqlState};
 use arrow::{
-    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, PrimitiveArray, RecordBatch, UInt32Array},
+    array::{
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, PrimitiveArray, RecordBatch,
+        UInt32Array,
+    },
     buffer::BooleanBuffer,
-    compute::take,
+    compute::{filter_record_batch, take},
     datatypes::{
         DataType, Date32Type, Field, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
         TimeUnit, TimestampMicrosecondType,
@@ -48,7 +54,7 @@ use keyspan_catalog::{
     open_map::{self, MapWriter},
     table::OnBadValue,
 };
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// The prefix of the names of columns of bytes.
 const BYTES: &str = "bytes:";
@@ -134,6 +140,8 @@ pub(super) struct DecodeExec {
     scan: Arc<ScanExec>,
     /// The tenant's prefix, which every key has and no key part is decoded from.
     span: Bytes,
+    /// Columns of the child, of cells of maps, that a row must have values in.
+    needed: Vec<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -149,11 +157,25 @@ impl DecodeExec {
         let equivalence = EquivalenceProperties::new(scan.schema());
         let properties = node::properties_over(&child, equivalence);
         let (columns, scan, span) = (Arc::clone(columns), Arc::clone(scan), span.clone());
-        Self { child, columns, scan, span, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self { child, columns, scan, span, needed: Vec::new(), properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     fn over(&self, child: Arc<dyn ExecutionPlan>) -> Self {
-        Self::new(child, &self.columns, &self.scan, &self.span)
+        Self { needed: self.needed.clone(), ..Self::new(child, &self.columns, &self.scan, &self.span) }
+    }
+
+    /// The column of the child with the cells of the map's member that the filter needs.
+    fn needed_by(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let (at, key) = needed::by(filter)?;
+        let Decode::Map { columns, map } = self.columns.get(at)? else { return None };
+        let qualifiers = self.scan.row_layout()?.maps[*map].0.single_qualifiers(columns.len())?;
+        let member = qualifiers.iter().position(|qualifier| open_map::key_of(qualifier) == key)?;
+        columns.get(member).copied()
+    }
+
+    /// Whether rows without a member of a map are left out.
+    pub(super) fn leaves_out(&self) -> bool {
+        !self.needed.is_empty()
     }
 }
 
@@ -166,11 +188,39 @@ impl DisplayAs for DecodeExec {
 impl ExecutionPlan for DecodeExec {
     node::fields!("KeyspanDecode");
     node::over_child!();
-    // A filter below would change which bytes are decoded, and so which rows fail.
-    node::filters_for_statistics!("a filter is held against rows before they are decoded");
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(filters, &self.children())
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // A filter below would change which bytes are decoded, and so which rows fail.
+        if result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes)) {
+            let fault = "a filter is held against rows before they are decoded";
+            return Err(DataFusionError::Internal(fault.into()));
+        }
+        let needed = result.parent_filters.iter().filter_map(|filter| self.needed_by(&filter.filter));
+        let needed: BTreeSet<usize> = self.needed.iter().copied().chain(needed).collect();
+        let answer = FilterPushdownPropagation::if_all(result);
+        if phase != FilterPushdownPhase::Pre || needed.len() == self.needed.len() {
+            return Ok(answer);
+        }
+        let node = Self { needed: needed.into_iter().collect(), ..self.over(Arc::clone(&self.child)) };
+        Ok(answer.with_updated_node(Arc::new(node)))
+    }
 
     fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
+        if self.leaves_out() { CardinalityEffect::LowerEqual } else { CardinalityEffect::Equal }
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -181,9 +231,10 @@ impl ExecutionPlan for DecodeExec {
         let node = self.clone();
         let rows = rows.and_then(move |batch| {
             let timer = metrics.elapsed_compute().timer();
-            let decoded = decode_batch(&batch, &node.columns, &node.span, &layout);
+            let decoded = rows_with_all(batch, &node.needed)
+                .and_then(|batch| decode_batch(&batch, &node.columns, &node.span, &layout));
             timer.done();
-            metrics.record_output(batch.num_rows());
+            metrics.record_output(decoded.as_ref().map_or(0, RecordBatch::num_rows));
             let (scan, context) = (Arc::clone(&node.scan), Arc::clone(&context));
             async move {
                 match decoded {
@@ -282,6 +333,13 @@ fn maps(batch: &RecordBatch, columns: &[usize], map: usize, layout: &RowLayout) 
         value_of[row] = count;
     }
     take(&values.finish(), &UInt32Array::from(value_of), None).map_err(|error| fault(&error.to_string()))
+}
+
+/// The rows of a batch that have a value in each of the columns.
+fn rows_with_all(batch: RecordBatch, columns: &[usize]) -> SqlResult<RecordBatch> {
+    let nulls = columns.iter().filter_map(|column| batch.column(*column).nulls().map(|nulls| nulls.inner().clone()));
+    let Some(all) = nulls.reduce(|a, b| &a & &b) else { return Ok(batch) };
+    filter_record_batch(&batch, &BooleanArray::new(all, None)).map_err(|error| fault(&error.to_string()))
 }
 
 /// The rows in which any of the columns has a value.

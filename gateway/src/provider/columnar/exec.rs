@@ -9,12 +9,17 @@
 use super::{
     super::{decode::record_batch, exec::ScanExec, node},
     ScanParts,
+    decode_exec::DecodeExec,
     key_lookup::{self, DynamicFilter},
     split::Streams,
 };
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
-    common::{Result, config::ConfigOptions, tree_node::TreeNodeRecursion},
+    common::{
+        Result,
+        config::ConfigOptions,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
     execution::{SendableRecordBatchStream, TaskContext},
     physical_expr::{PhysicalExpr, PhysicalSortExpr, conjunction, expressions::Column},
     physical_plan::{
@@ -203,6 +208,16 @@ impl ColumnarExec {
             }
         }
         Ok(None)
+    }
+
+    /// Whether rows without a member of a map that a filter above needs are left out before maps are made.
+    pub(crate) fn leaves_out(&self) -> bool {
+        let mut found = false;
+        let visited = self.child.apply(|node| {
+            found |= node.downcast_ref::<DecodeExec>().is_some_and(DecodeExec::leaves_out);
+            Ok(TreeNodeRecursion::Continue)
+        });
+        visited.is_ok() && found
     }
 
     /// Filters that the nodes below evaluate.

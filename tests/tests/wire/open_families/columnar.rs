@@ -5,6 +5,28 @@ use super::{Harness, error, put, rows, start};
 use anyhow::{Context, Result};
 use tokio_postgres::Client;
 
+/// Conditions that are false or NULL without a member, and the start of others, which are not.
+const CONDITIONS: [(&str, bool); 18] = [
+    ("props ? 'k1'", true),
+    ("(props->>'rare')::numeric > 0", true),
+    ("props->>'k1' IS NOT NULL AND props->>'even' = 'true'", true),
+    ("props->'k1' = '\"v4\"'", true),
+    ("NOT (props->>'k1' = 'v4')", true),
+    ("props->>'k1' NOT IN ('v4', 'v7')", true),
+    ("props->>'k1' NOT LIKE 'v4%'", true),
+    ("length(props->>'k1') > 4 AND (props->>'n')::int + 1 < 5000", true),
+    ("(props->>'k1' = 'v4') IS NOT NULL", true),
+    ("NOT (props ? 'k1')", false),
+    ("props->>'k1' IS NULL", false),
+    ("props->>'k1' = 'v4' OR props->>'k2' = 'v5'", false),
+    ("coalesce(props->>'k1', 'x') = 'x'", false),
+    ("props->>'k1' IS DISTINCT FROM 'v1'", false),
+    ("(props->>'k1' = 'v4') IS NOT TRUE", false),
+    ("(props->>'k1' IS NULL) = true", false),
+    ("NOT (props->>'k1' = 'v4' AND declared = 4)", false),
+    ("CASE WHEN props ? 'k1' THEN false ELSE true END", false),
+];
+
 const QUERIES: [&str; 9] = [
     "SELECT count(*), count(props->>'n'), sum((props->>'n')::int) FROM t",
     "SELECT count(*) FROM t WHERE props ? 'k1'",
@@ -76,6 +98,32 @@ async fn answers_from_row_groups_are_those_of_rows() -> Result<()> {
     assert_eq!(rows(&client, gone).await?, ["9980|0|49994610"]);
     operator.batch_execute("ALTER TABLE t DROP COLUMN n").await?;
     assert_eq!(rows(&client, "SELECT count(*), count(props->>'n') FROM t").await?, ["9990|0"]);
+    Ok(())
+}
+
+/// Rows that lack what a condition needs are left out before maps are made, and only these.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_a_member_that_is_needed_are_left_out() -> Result<()> {
+    let (harness, _, client) = filled().await?;
+    harness.engine().compact(None).await?;
+    for changed in [false, true] {
+        if changed {
+            client
+                .batch_execute("UPDATE t SET props = props - 'k1' || '{\"k2\": \"v5\"}' WHERE id LIKE '0001%'")
+                .await?;
+        }
+        for (condition, leaves_out) in CONDITIONS {
+            let sql = format!("SELECT count(*), min(id), sum(declared) FROM t WHERE {condition}");
+            let fast = rows(&client, &sql).await?;
+            let plan = rows(&client, &format!("EXPLAIN {sql}")).await?;
+            let (columnar, out) = ("Row groups:", "Left out:");
+            assert!(plan.iter().any(|line| line.contains(columnar)), "{condition}: {plan:#?}");
+            assert_eq!(plan.iter().any(|line| line.contains(out)), leaves_out, "{condition}: {plan:#?}");
+            client.batch_execute("SET keyspan.columnar = off").await?;
+            assert_eq!(rows(&client, &sql).await?, fast, "{condition}");
+            client.batch_execute("RESET keyspan.columnar").await?;
+        }
+    }
     Ok(())
 }
 
