@@ -461,7 +461,7 @@ impl Load {
         };
         let (pin, written) = self.written(session, rows, apart).await?;
         match apart {
-            Some(space) => session.write_apart(&pin, written, space).await?,
+            Some(space) => session.write_apart(&pin, written, (space, !self.altering)).await?,
             None if self.destination == Destination::Nowhere => {}
             None => session.write(&pin, written).await?,
         }

@@ -47,8 +47,10 @@ fn forget_what_is_gone(instance: &Instance, snapshot: &Snapshot) {
     instance.statistics.slow.retain(|oid| databases.contains(&oid));
     let private = snapshot.private.values().flat_map(|own| own.with_rows()).map(|table| table.id);
     let tables: HashSet<u32> = snapshot.tables.keys().copied().chain(private).map(|id| id.0).collect();
+    // A transaction may have made a table that this catalog does not know yet, and written to it.
+    let is_there = |id: u32| tables.contains(&id) || id >= snapshot.next_oid;
     for share in instance.shares.all() {
-        share.work.retain(|id| tables.contains(&id));
+        share.work.retain(is_there);
     }
-    instance.heat.retain(|id| tables.contains(&id), |oid| databases.contains(&oid));
+    instance.heat.retain(is_there, |oid| databases.contains(&oid));
 }

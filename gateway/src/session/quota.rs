@@ -51,6 +51,17 @@ impl Session {
         Ok(OwnCommit { turn, held, share: self.share.clone(), rows, bytes })
     }
 
+    /// Waits for the turn of a commit of rows that take the place of others: neither they nor their keys are new.
+    ///
+    /// # Errors
+    /// Those of quotas.
+    pub(super) async fn replacing(&self, written: &mut WriteSet) -> Result<OwnCommit> {
+        let held = std::mem::take(&mut written.held);
+        let (rows, (bytes, _)) = (written.row_count(), written.written_bytes());
+        let turn = self.commit_turn(bytes, 0).await?;
+        Ok(OwnCommit { turn, held, share: self.share.clone(), rows, bytes })
+    }
+
     /// Waits for the turn of a commit of this many bytes, of which some are added to what is stored.
     ///
     /// # Errors

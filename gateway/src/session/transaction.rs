@@ -578,13 +578,16 @@ impl Session {
     }
 
     /// Writes rows to a space that the session has reserved and no table has yet: at once, in a transaction too. Nobody
-    /// else sees them.
+    /// else sees them. Rows that are not `new` take the place of others, which go.
     ///
     /// # Errors
-    /// 40001 when the space is no longer reserved; the store's.
-    pub(crate) async fn write_apart(&mut self, pin: &Pin, written: WriteSet, space: u32) -> Result<()> {
+    /// 40001 when the space is no longer reserved; those of quotas; the store's.
+    pub(crate) async fn write_apart(&mut self, pin: &Pin, written: WriteSet, (space, new): (u32, bool)) -> Result<()> {
+        let mut written = written;
+        let commit = if new { self.own_commit(&mut written).await? } else { self.replacing(&mut written).await? };
         let writes = Writes { reserved: BTreeSet::from([space]), ..written.into_writes() };
         shielded(self.identity.rows.commit(pin, writes)).await?;
+        commit.done();
         Ok(())
     }
 

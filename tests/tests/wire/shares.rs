@@ -236,6 +236,31 @@ async fn bytes_a_second_have_quotas() -> Result<()> {
     Ok(())
 }
 
+/// Rows of tables that a query makes, or that a transaction has made, are written before anybody sees them.
+#[tokio::test]
+async fn rows_of_tables_that_are_made_count_and_have_quotas() -> Result<()> {
+    let (_harness, operator, alto, other) = world().await?;
+    let made = "AS SELECT g AS id, repeat('x', 1000) AS note FROM generate_series(1, 500) g";
+    alto.batch_execute(&format!("CREATE TABLE made {made}")).await?;
+    let written = "SELECT sum(rows_written), sum(bytes_written) > 500000 FROM keyspan.usage";
+    assert_eq!(rows(&alto, written).await?, ["500|t"]);
+    alto.batch_execute(
+        "BEGIN; CREATE TABLE filled (id int PRIMARY KEY, note text);
+         INSERT INTO filled SELECT id, note FROM made; COMMIT",
+    )
+    .await?;
+    assert_eq!(rows(&alto, written).await?, ["1000|t"]);
+    operator.batch_execute("ALTER DATABASE alto SET (stored = '100KiB')").await?;
+    let full = "53100 the database stores as many bytes as it may";
+    assert_eq!(error(&alto, &format!("CREATE TABLE more {made}")).await, full);
+    operator.batch_execute("ALTER DATABASE alto RESET (stored); ALTER DATABASE alto SET (write_rate = '1KiB')").await?;
+    alto.batch_execute(&format!("CREATE TABLE more {made}")).await?;
+    let writes = "53400 the database writes more bytes a second than it may";
+    assert_eq!(error(&alto, &format!("CREATE TABLE yet_more {made}")).await, writes);
+    other.batch_execute(&format!("CREATE TABLE more {made}")).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn stored_bytes_have_a_quota() -> Result<()> {
     let (_harness, operator, alto, other) = world().await?;

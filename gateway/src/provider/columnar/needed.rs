@@ -21,8 +21,8 @@ use std::sync::Arc;
 const GIVE: [&str; 2] = ["json_get", "json_get_text"];
 /// That says whether there is a member of a key.
 const EXISTS: &str = "jsonb_exists";
-/// Functions of one value that are NULL for NULL.
-const STRICT: [&str; 3] = ["pg_cast", "pg_cast_in_zone", "numeric_key"];
+/// Functions that are NULL where an argument is.
+const STRICT: [&str; 7] = ["jsonb_key", "length", "lower", "numeric_key", "pg_cast", "pg_cast_in_zone", "upper"];
 
 /// A member of a map: the column's index, and the key.
 pub(super) type Member<'a> = (usize, &'a str);

@@ -22,7 +22,7 @@ use crate::{
         manifest::SegmentMeta,
         segment::{DECODED_BYTES_TARGET, Segment},
     },
-    load,
+    load::{self, NEW_ROWS_BYTES_TARGET},
 };
 use bytes::Bytes;
 use std::{
@@ -35,8 +35,9 @@ use std::{
 };
 
 /// Bytes after which a buffer is full as long as buffers ascend: they become segments while later rows come, so that
-/// little is left to be written at the end.
-const ASCENDING_BYTES_MAX: usize = 4 << 20;
+/// little is left to be written at the end. No more than a batch of the client's, so that the client, the splitting of
+/// rows and their encoding work side by side: of larger ones it waits for the one, and they for it.
+const ASCENDING_BYTES_MAX: usize = NEW_ROWS_BYTES_TARGET;
 
 /// The state of a load; used by one thread at a time.
 #[derive(Debug)]
