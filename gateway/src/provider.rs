@@ -6,7 +6,8 @@
 //!    `interval`), and promises which of them become ranges of keys and which must stay above.
 //! 2. The planner asks for the scan, and the same function says what [`exec`] reads.
 //! 3. If the scan reads many rows and the store has row groups, [`columnar`] reads these instead.
-//! 4. Rows of the store become batches in [`batches`] and [`decode`]. `cells` and `raw` read the same rows as they are stored.
+//! 4. Rows of the store become batches in [`batches`] and [`decode`]. `cells` and `raw` read the same rows as they are
+//!    stored.
 //!
 //! A page of rows in key order is looked for among the first rows before row groups are read ([`first_rows`]). Below an
 //! aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`

@@ -398,8 +398,8 @@ async fn plan_here(context: &SessionContext, mut query: ast::Statement) -> Resul
     Ok(typed.map_err(|error| relations.told(error))?)
 }
 
-/// DataFusion's plan of a statement. Where all of its relations are known at once, as they mostly are, the state with its
-/// functions is not copied.
+/// DataFusion's plan of a statement. Where all of its relations are known at once, as they mostly are, the state with
+/// its functions is not copied.
 async fn statement_to_plan(
     context: &SessionContext,
     statement: datafusion::sql::parser::Statement,

@@ -1,8 +1,8 @@
 //! `COPY … FROM STDIN` of text that is there before the clock starts.
 //!
-//! Making rows takes a core of the machine as long as reading them takes a server, and a server that reads with one core
-//! has the other for it. So the text is written to a file first, and what is timed is the COPY of a file, as psql does
-//! it.
+//! Making rows takes a core of the machine as long as reading them takes a server, and a server that reads with one
+//! core has the other for it. So the text is written to a file first, and what is timed is the COPY of a file, as psql
+//! does it.
 
 use anyhow::{Context, Result, ensure};
 use bytes::{Bytes, BytesMut};

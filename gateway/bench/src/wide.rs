@@ -1,8 +1,8 @@
 //! `keyspan bench wide`: rows of an open family, beside rows with a jsonb column in PostgreSQL.
 //!
-//! Each row has five of 200 columns, which nobody declared. The same text is copied into both from a file: an id and a JSON object.
-//! Then both answer the same queries in turn, from one column of all rows to a whole row; answers are compared before
-//! times count.
+//! Each row has five of 200 columns, which nobody declared. The same text is copied into both from a file: an id and a
+//! JSON object. Then both answer the same queries in turn, from one column of all rows to a whole row; answers are
+//! compared before times count.
 
 use super::{
     copied::{copy, pieces},

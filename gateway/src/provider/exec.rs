@@ -1,8 +1,8 @@
 //! The scan by rows, as a node of DataFusion's physical plan.
 //!
 //! A [`ScanExec`] is a [`View`] and plain data: the ranges of keys, the columns, the limit, the direction, the layout
-//! of batches. A [`BatchReader`] reads its rows. The store returns rows in key order, so the node declares that order; a
-//! reversed scan is another node.
+//! of batches. A [`BatchReader`] reads its rows. The store returns rows in key order, so the node declares that order;
+//! a reversed scan is another node.
 //!
 //! Salted keys are in order within each bucket only. A scan of them declares no order, until a sort above asks for it:
 //! then it reads all buckets at once and merges them.

@@ -47,10 +47,9 @@ macro_rules! fields {
     };
 }
 
-/// Passes filters on to the child, which may test them against statistics but not against rows: `fault` is the error if
-/// it does.
-macro_rules! filters_for_statistics {
-    ($fault:literal) => {
+/// Passes filters on to the child.
+macro_rules! passes_filters {
+    () => {
         fn gather_filters_for_pushdown(
             &self,
             _: FilterPushdownPhase,
@@ -59,6 +58,14 @@ macro_rules! filters_for_statistics {
         ) -> Result<FilterDescription> {
             FilterDescription::from_children(filters, &self.children())
         }
+    };
+}
+
+/// Passes filters on to the child, which may test them against statistics but not against rows: `fault` is the error if
+/// it does.
+macro_rules! filters_for_statistics {
+    ($fault:literal) => {
+        node::passes_filters!();
 
         fn handle_child_pushdown_result(
             &self,
@@ -74,4 +81,4 @@ macro_rules! filters_for_statistics {
     };
 }
 
-pub(super) use {fields, filters_for_statistics};
+pub(super) use {fields, filters_for_statistics, passes_filters};

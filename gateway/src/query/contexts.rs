@@ -1,8 +1,8 @@
 //! DataFusion's sessions of statements: a state that all statements of a server start from, and the statement with
 //! what it sees.
 //!
-//! Texts name functions, so the state that plans them has all, and copying these takes as long as a short query. What is
-//! planned already names none: from there on states and contexts are without them.
+//! Texts name functions, so the state that plans them has all, and copying these takes as long as a short query. What
+//! is planned already names none: from there on states and contexts are without them.
 
 use super::{schemas, state, views};
 use crate::{
@@ -72,6 +72,7 @@ fn with_context(
     state.config_mut().set_extension(Arc::<crate::pg::exec::materialized::Shared>::default());
     tell(state.config_mut().options_mut(), &statement);
     state.register_catalog_list(Arc::new(schemas::Databases::new(statement, rows, nesting)));
+    state.mark_start_execution();
     SessionContext::new_with_state(state)
 }
 
@@ -132,6 +133,8 @@ pub(super) fn for_plans(context: &SessionContext, statement: &StatementContext) 
     let mut state = state(statement, |states| &states.without_functions);
     *state.config_mut() = of_texts.config().clone();
     state.register_catalog_list(Arc::clone(of_texts.catalog_list()));
+    // Functions know the statement by it.
+    state.mark_start_execution();
     state
 }
 

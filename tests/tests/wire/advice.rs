@@ -157,7 +157,8 @@ async fn a_large_cell_at_the_end_of_a_load_is_told() -> Result<()> {
     one.batch_execute(
         "CREATE TABLE loaded (id bigint PRIMARY KEY, body text);
          INSERT INTO loaded
-           SELECT g, CASE g WHEN 110000 THEN repeat('0123456789', 1100000) ELSE 'small' END FROM generate_series(1, 110000) g",
+           SELECT g, CASE g WHEN 110000 THEN repeat('0123456789', 1100000) ELSE 'small' END
+           FROM generate_series(1, 110000) g",
     )
     .await?;
     let (_, bytes, _) = only(&one, "large_cell", "loaded").await?;

@@ -5,8 +5,8 @@
 //! columns of SQL of each batch, column by column. Typed columns pass through, and filters on them are pushed below, to
 //! be tested against statistics.
 //!
-//! Of a map whose cells are in few rows, rows without the member that a filter above [needs](super::needed) are left out
-//! before maps are made.
+//! Of a map whose cells are in few rows, rows without the member that a filter above [needs](super::needed) are left
+//! out before maps are made.
 //!
 //! Bytes that do not decode are rare, and their error message names the row, which is not known here: then the [scan by
 //! rows](ScanExec) runs, which fails at the same row.
@@ -186,17 +186,9 @@ impl DisplayAs for DecodeExec {
 }
 
 impl ExecutionPlan for DecodeExec {
+    node::passes_filters!();
     node::fields!("KeyspanDecode");
     node::over_child!();
-
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
-    }
 
     fn handle_child_pushdown_result(
         &self,

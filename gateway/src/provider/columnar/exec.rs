@@ -240,6 +240,7 @@ impl DisplayAs for ColumnarExec {
 }
 
 impl ExecutionPlan for ColumnarExec {
+    node::passes_filters!();
     node::fields!("KeyspanColumnarScan");
     // A join updates its dynamic filters only while some node lists them here.
     node::over_child!(|node| node.dynamic_filters.iter().map(DynamicFilter::filter));
@@ -251,15 +252,6 @@ impl ExecutionPlan for ColumnarExec {
 
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::Equal
-    }
-
-    fn gather_filters_for_pushdown(
-        &self,
-        _: FilterPushdownPhase,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _: &ConfigOptions,
-    ) -> Result<FilterDescription> {
-        FilterDescription::from_children(filters, &self.children())
     }
 
     fn handle_child_pushdown_result(

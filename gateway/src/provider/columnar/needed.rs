@@ -22,7 +22,21 @@ const GIVE: [&str; 2] = ["json_get", "json_get_text"];
 /// That says whether there is a member of a key.
 const EXISTS: &str = "jsonb_exists";
 /// Functions that are NULL where an argument is.
-const STRICT: [&str; 7] = ["jsonb_key", "length", "lower", "numeric_key", "pg_cast", "pg_cast_in_zone", "upper"];
+const STRICT: [&str; 13] = [
+    "character_length",
+    "checked_add",
+    "checked_divide",
+    "checked_multiply",
+    "checked_negate",
+    "checked_remainder",
+    "checked_subtract",
+    "jsonb_key",
+    "lower",
+    "numeric_key",
+    "pg_cast",
+    "pg_cast_in_zone",
+    "upper",
+];
 
 /// A member of a map: the column's index, and the key.
 pub(super) type Member<'a> = (usize, &'a str);
