@@ -261,6 +261,9 @@ fn of_plan(message: &str) -> SqlError {
     if grouping.iter().any(|words| message.contains(words)) && !message.contains("position") {
         return SqlError::new(SqlState::GROUPING_ERROR, tidy(message));
     }
+    if message.contains("WITHIN GROUP is only supported") {
+        return SqlError::new(SqlState::WRONG_OBJECT_TYPE, "WITHIN GROUP is for ordered-set aggregates only");
+    }
     if message.contains("Window function calls cannot be nested") {
         return SqlError::new(SqlState::WINDOWING_ERROR, tidy(message));
     }
@@ -442,6 +445,10 @@ mod tests {
         check(
             plan("Cannot infer common argument type for comparison operation Int64 = Boolean"),
             expect!["42883 operator does not exist: bigint = boolean"],
+        );
+        check(
+            plan("WITHIN GROUP is only supported for ordered-set aggregate functions"),
+            expect!["42809 WITHIN GROUP is for ordered-set aggregates only"],
         );
     }
 
