@@ -39,7 +39,7 @@ use datafusion::{
     scalar::ScalarValue,
     sql::sqlparser::ast,
 };
-use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture};
 use keyspan_catalog::{Privileges, SqlView, Table};
 use std::sync::{Arc, Weak};
 
@@ -404,7 +404,7 @@ async fn statement_to_plan(
     context: &SessionContext,
     statement: datafusion::sql::parser::Statement,
 ) -> PlanResult<LogicalPlan> {
-    let at_once = context.state_ref().read().statement_to_plan(statement.clone()).now_or_never();
+    let at_once = planning::at_once(context.state_ref().read().statement_to_plan(statement.clone()));
     match at_once {
         Some(plan) => plan,
         None => context.state().statement_to_plan(statement).await,

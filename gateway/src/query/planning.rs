@@ -15,8 +15,9 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
     sql::sqlparser::ast::{self, ObjectNamePart, Statement, visit_expressions, visit_relations},
 };
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     ops::ControlFlow,
     pin::pin,
@@ -65,6 +66,20 @@ tokio::task_local! {
     static AWAY: ();
 }
 
+thread_local! {
+    /// Whether the thread is within [`at_once`].
+    static AT_ONCE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets [`AT_ONCE`] back, after a panic too.
+struct AtOnce(bool);
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        AT_ONCE.set(self.0);
+    }
+}
+
 /// Ends a task that nobody waits for any more.
 struct AbortOnDrop(AbortHandle);
 
@@ -85,6 +100,10 @@ async fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
     if AWAY.try_with(|()| ()).is_ok() {
         return work.await;
     }
+    if AT_ONCE.get() {
+        // Who asks would give up what begins here.
+        return std::future::pending().await;
+    }
     let task = threads().spawn(AWAY.scope((), work));
     let _abort = AbortOnDrop(task.abort_handle());
     match task.await {
@@ -95,6 +114,12 @@ async fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// The result of planning that waits for nothing; `None` where it would wait, for the threads of planning among others.
+pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let _before = AtOnce(AT_ONCE.replace(true));
+    work.now_or_never()
 }
 
 /// Polls a future with more stack where little is left: what plans within what is planned, a view within a view.
@@ -211,6 +236,17 @@ mod tests {
         let work = AssertUnwindSafe(away(async { panic!("on purpose") }));
         let panic = futures::FutureExt::catch_unwind(work).await.unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    }
+
+    #[tokio::test]
+    async fn at_once_nothing_begins_elsewhere() {
+        let (began, begun) = mpsc::channel();
+        assert_eq!(at_once(async { 1 }), Some(1));
+        assert_eq!(at_once(away(async move { began.send(()).unwrap() })), None);
+        assert!(begun.recv().is_err(), "it was dropped without having begun");
+        let failed = std::panic::catch_unwind(|| at_once(async { panic!("on purpose") }));
+        assert!(failed.is_err());
+        assert_eq!(away(async { 2 }).await, 2);
     }
 
     #[test]
