@@ -46,7 +46,7 @@ pub struct Read {
     pub limit: Option<usize>,
 }
 
-/// Reads rows without a plan, in the batches that a [`ScanExec`] would yield.
+/// Reads rows without a plan, in the batches that a [`ScanExec`](super::ScanExec) would yield.
 pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
     let reader = BatchReader::new(view, table, read, layout);
     if let Some(work) = &reader.work {
