@@ -14,7 +14,8 @@
 //! *Writing.* The caller reads the previous rows of a commit (`fetch`), and the commit goes through a bounded queue to
 //! the log thread (`writer`). The log thread checks it, folds its rows into the active memtable (`apply`, `memtable`),
 //! and adds it to the current group. It writes and syncs the group to the log (`log`, `frame`, `record`), and only then
-//! publishes the changed tables and answers.
+//! publishes the changed tables and answers. The caller of a small commit that is the only one does the thread's work
+//! itself, where syncs are short.
 //!
 //! *Reading* takes the published tables and no lock (`read`, `columnar`).
 //!
@@ -43,7 +44,7 @@ mod decide;
 
 mod fetch;
 
-// A commit, on the log thread: applied to the state's memtables, then written and synced as a frame of the log.
+// A commit, by whoever has the log's writer: applied to the state's memtables, then written and synced as a frame.
 mod writer;
 
 mod apply;
@@ -129,7 +130,7 @@ pub use load::loads_max;
 pub use manifest::FORMAT_VERSION;
 pub use read_only::ReadOnlyStore;
 pub use segment::{DICTIONARY_BYTES_MAX, PAGE_BYTES_TARGET, PAGE_ROWS_MAX};
-pub use writer::{GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
+pub use writer::{ALONE_SYNC_MAX, GROUP_BYTES_TARGET, GROUP_REQUESTS_MAX, REQUEST_BYTES_MAX};
 
 use crate::{
     CheckAndMutate, Clock, ClockInfo, ColumnarScan, Commit, Error, FamilyChange, History, HistorySize, Inspection,
@@ -151,13 +152,14 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use url::Url;
-use writer::{Queued, Reply, Request, Shared};
+use writer::{ALONE_BYTES_MAX, Queued, Reply, Request, Shared, SharedWriter};
 
 /// Bytes of a log file, unless a single group needs more.
 pub const LOG_FILE_BYTES: u64 = 64 << 20;
@@ -176,6 +178,9 @@ pub const ROW_SAMPLES_MAX: u64 = 100;
 
 /// Maximum age of a pin, in microseconds: an hour.
 pub const PIN_AGE_MAX_MICROS: i64 = 3_600_000_000;
+
+/// Requests that have to come one by one, after others that came side by side, before their callers write themselves.
+const ALONE_AFTER: u32 = 16;
 
 /// The lock file of the store.
 const LOCK: &str = "LOCK";
@@ -226,6 +231,8 @@ pub struct EngineOptions {
     pub queue_requests_max: usize,
     /// See [`QUEUE_BYTES_MAX`].
     pub queue_bytes_max: usize,
+    /// See [`ALONE_SYNC_MAX`].
+    pub alone_sync_max: Duration,
 }
 
 impl EngineOptions {
@@ -248,6 +255,7 @@ impl EngineOptions {
             log_file_bytes: LOG_FILE_BYTES,
             queue_requests_max: QUEUE_REQUESTS_MAX,
             queue_bytes_max: QUEUE_BYTES_MAX,
+            alone_sync_max: ALONE_SYNC_MAX,
         }
     }
 }
@@ -259,6 +267,13 @@ pub struct Engine {
     maintenance: Arc<Maintenance>,
     /// Taken only when the engine is dropped.
     queue: Option<mpsc::Sender<Queued>>,
+    /// For commits that their caller writes.
+    writer: Arc<SharedWriter>,
+    alone_sync_max: Duration,
+    /// Requests that wait or are being served.
+    under_way: AtomicUsize,
+    /// Requests without another one beside them, after which callers write again.
+    alone_after: AtomicU32,
     room: Arc<Semaphore>,
     room_permits: usize,
     /// [`fetch::ROWS_MAX`] permits.
@@ -345,15 +360,37 @@ impl Engine {
         self.send(bytes, request).await
     }
 
+    /// Whether a request that begins has no other beside it, nor had the last ones: many clients at a time are served
+    /// faster by the log thread, which makes groups of their commits while other threads go on.
+    fn is_alone(&self, others: usize) -> bool {
+        if others > 0 {
+            self.alone_after.store(ALONE_AFTER, Ordering::Relaxed);
+            return false;
+        }
+        let fewer = |left: u32| left.checked_sub(1);
+        self.alone_after.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
+    }
+
     async fn send<T>(&self, bytes: usize, request: impl FnOnce(Reply<T>) -> Request) -> Result<T> {
         let ended = || Error::Unavailable(self.shared.stopped.get().cloned().unwrap_or("its log thread ended".into()));
         let permits = (bytes / ROOM_BYTES + 1).min(self.room_permits);
         let permits = u32::try_from(permits).expect("a request is below REQUEST_BYTES_MAX");
+        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let _under_way = UnderWay(&self.under_way);
+        // What reads an object store may not run on a thread of the runtime.
+        let is_alone = self.is_alone(others) && self.is_local && bytes <= ALONE_BYTES_MAX;
         let room = self.room.clone().acquire_many_owned(permits).await.map_err(|_| ended())?;
         let (reply, answer) = oneshot::channel();
         let queued = Queued { request: request(reply), room: Some(room) };
         let queue = self.queue.as_ref().expect("it is taken by drop alone");
-        queue.send(queued).await.map_err(|_| ended())?;
+        let wake = || drop(queue.try_send(Queued { request: Request::Wake, room: None }));
+        let queued = match is_alone {
+            true => writer::write_alone(&self.writer, queued, self.alone_sync_max, wake),
+            false => Some(queued),
+        };
+        if let Some(queued) = queued {
+            queue.send(queued).await.map_err(|_| ended())?;
+        }
         answer.await.map_err(|_| ended())?
     }
 
@@ -374,10 +411,13 @@ impl Engine {
         Ok(Pin { state: lasting, ..pin.clone() })
     }
 
-    /// Looks up rows in segments; on this thread if there is nothing to read.
+    /// Looks up rows in segments; on this thread if there is nothing to read, or little of local files.
     async fn fetch(&self, state: &Arc<State>, wanted: Lookups) -> Result<Fetched> {
         if wanted.is_empty() {
             return Ok(Fetched::none(state));
+        }
+        if self.is_local && wanted.share() <= inline::FETCHED_ROWS_MAX {
+            return wanted.fetch(state, &self.shared.rows);
         }
         let share = Arc::clone(&self.fetching).acquire_many_owned(wanted.share()).await;
         let share = share.expect("nobody closes it");
@@ -420,6 +460,15 @@ impl Engine {
             maintenance.loads.end_all();
             drop(lock);
         }
+    }
+}
+
+/// A request that is counted until it is answered, or its caller no longer waits.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -28,9 +28,9 @@ pub(super) const POINT_HELP: &str = "\
 A server is started on a store in a temporary folder, and PostgreSQL beside it where it is installed (initdb and postgres in
 /usr/lib/postgresql/15/bin or in PATH; as the user postgres or nobody when this is run by root). Both get the same table of readings (key:
 device and time; 100 readings a device). Clients of this process then run prepared statements, each connection one after the other: reads
-of a row, of a device's last row, of 20 rows in order, updates, upserts, inserts and deletes by key, and what applications send: inserts
-with numbers of a sequence, defaults and RETURNING, upserts and updates that add to what is there, on one connection and on several.
-Answers are checked. PostgreSQL's settings are printed; it syncs each commit, as Keyspan does.
+of a row, of a device's last row, of 20 rows in order, updates, upserts (of one row and of 100), inserts and deletes by key, and what
+applications send: inserts with numbers of a sequence, defaults and RETURNING, upserts and updates that add to what is there, on one
+connection and on several. Answers are checked. PostgreSQL's settings are printed; it syncs each commit, as Keyspan does.
 
 A target stands beside each ratio that has one, with \"met\" or \"not met\". Neither changes the exit code, which is 1 when an answer is
 wrong or something fails.
@@ -38,6 +38,7 @@ wrong or something fails.
 Examples:
   keyspan bench point
   keyspan bench point --rows 1000000 --seconds 10 --connections 32
+  keyspan bench point --only upsert,upsert-batch --seconds 2
   keyspan bench point --without-postgres --json > run.json";
 
 /// Targets for the latency of a prepared point query on several connections: seconds at p50 and p99.
@@ -57,6 +58,10 @@ pub struct PointOptions {
     /// Connections, beside a run with one.
     #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u64).range(2..=128))]
     pub connections: u64,
+
+    /// Kinds of statements, instead of all.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub only: Vec<Work>,
 
     /// Which rows are asked for: the same seed asks for the same.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -132,7 +137,8 @@ pub(super) async fn run(options: &PointOptions, folder: &Path) -> Result<PointRe
         postgres = Some(About { version, settings: server.settings.clone() });
     }
     let mut lines = Vec::new();
-    for work in Work::ALL {
+    let is_chosen = |work: &Work| options.only.is_empty() || options.only.contains(work);
+    for work in Work::ALL.into_iter().filter(is_chosen) {
         for connections in [1, options.connections] {
             progress.phase(&format!("{}, {}", work.name(), counted(connections)), None);
             let duration = Duration::from_secs_f64(options.seconds);
@@ -182,6 +188,7 @@ fn compared(work: Work, connections: u64, mut ours: Done, mut theirs: Option<Don
         Work::Point => (Some(Target::AtMost(1.0)), Some(Target::AtLeast(1.0))),
         work if work.reads() => (Some(Target::AtMost(1.0)), None),
         Work::Upsert => (None, Some(Target::AtLeast(2.0))),
+        Work::UpsertBatch => (None, Some(Target::AtLeast(1.0))),
         _ => (None, None),
     };
     let mut lines = vec![line("p50", latency, &p50), line("p99", None, &p99), line("operations", throughput, &rate)];

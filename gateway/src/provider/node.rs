@@ -4,10 +4,13 @@
 pub(super) use crate::pg::exec::node::{about_rows, leaf, over_child, over_leaf};
 
 use datafusion::{
+    common::Result,
+    error::DataFusionError,
     physical_expr::{EquivalenceProperties, Partitioning},
     physical_plan::{
         ExecutionPlan, PlanProperties,
         execution_plan::{Boundedness, EmissionType, SchedulingType},
+        filter_pushdown::{ChildPushdownResult, PushedDown},
     },
 };
 use std::sync::Arc;
@@ -73,12 +76,21 @@ macro_rules! filters_for_statistics {
             result: ChildPushdownResult,
             _: &ConfigOptions,
         ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-            if result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes)) {
-                return Err(DataFusionError::Internal($fault.into()));
-            }
+            node::check_statistics_only(&result, $fault)?;
             Ok(FilterPushdownPropagation::if_all(result))
         }
     };
+}
+
+/// Checks that the child tests no filter against rows.
+///
+/// # Errors
+/// `fault`.
+pub(super) fn check_statistics_only(result: &ChildPushdownResult, fault: &str) -> Result<()> {
+    if result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes)) {
+        return Err(DataFusionError::Internal(fault.to_owned()));
+    }
+    Ok(())
 }
 
 pub(super) use {fields, filters_for_statistics, passes_filters};

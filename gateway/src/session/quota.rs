@@ -36,29 +36,21 @@ impl OwnCommit {
 }
 
 impl Session {
-    /// Waits for the turn of a commit.
+    /// Waits for the turn of a commit. Rows that are not `new` take the place of others: neither they nor their keys are
+    /// counted as stored.
     ///
     /// # Errors
     /// Those of quotas.
-    pub(crate) async fn own_commit(&self, written: &mut WriteSet) -> Result<OwnCommit> {
+    pub(crate) async fn own_commit(&self, written: &mut WriteSet, new: bool) -> Result<OwnCommit> {
         let held = std::mem::take(&mut written.held);
         let rows = written.row_count();
         let (bytes, added) = written.written_bytes();
-        let turn = self.commit_turn(bytes, added).await?;
-        for (table, rows) in written.rows.values() {
-            self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+        let turn = self.commit_turn(bytes, if new { added } else { 0 }).await?;
+        if new {
+            for (table, rows) in written.rows.values() {
+                self.count_keys(table, rows.iter().map(|(key, mutations)| (key, mutations.as_slice())));
+            }
         }
-        Ok(OwnCommit { turn, held, share: self.share.clone(), rows, bytes })
-    }
-
-    /// Waits for the turn of a commit of rows that take the place of others: neither they nor their keys are new.
-    ///
-    /// # Errors
-    /// Those of quotas.
-    pub(super) async fn replacing(&self, written: &mut WriteSet) -> Result<OwnCommit> {
-        let held = std::mem::take(&mut written.held);
-        let (rows, (bytes, _)) = (written.row_count(), written.written_bytes());
-        let turn = self.commit_turn(bytes, 0).await?;
         Ok(OwnCommit { turn, held, share: self.share.clone(), rows, bytes })
     }
 

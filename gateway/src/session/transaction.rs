@@ -537,7 +537,7 @@ impl Session {
             if written.is_remote() {
                 return shielded(self.remote_commit(pin, written).await?).await;
             }
-            let commit = self.own_commit(&mut written).await?;
+            let commit = self.own_commit(&mut written, true).await?;
             let instance = self.instance.clone();
             let locked = instance.table_locks.lock(written.private_tables(), []).await;
             let writes = Writes { reserved: self.temporary.spaces(), ..written.into_writes() };
@@ -584,7 +584,7 @@ impl Session {
     /// 40001 when the space is no longer reserved; those of quotas; the store's.
     pub(crate) async fn write_apart(&mut self, pin: &Pin, written: WriteSet, (space, new): (u32, bool)) -> Result<()> {
         let mut written = written;
-        let commit = if new { self.own_commit(&mut written).await? } else { self.replacing(&mut written).await? };
+        let commit = self.own_commit(&mut written, new).await?;
         let writes = Writes { reserved: BTreeSet::from([space]), ..written.into_writes() };
         shielded(self.identity.rows.commit(pin, writes)).await?;
         commit.done();

@@ -10,6 +10,8 @@ use crate::RowSet;
 pub(crate) const RANGES_MAX: usize = 4;
 /// Rows that an inline scan of few rows may examine, before it continues on another thread.
 pub(crate) const FEW_ROWS: usize = 64;
+/// Rows of a commit that are looked up inline, before it is queued.
+pub(crate) const FETCHED_ROWS_MAX: u32 = 4;
 /// Maximum segments of an inline read.
 const SEGMENTS_MAX: usize = 16;
 /// Maximum rows of segments.

@@ -153,8 +153,7 @@ impl Log {
     /// # Errors
     /// All are final.
     pub(crate) fn prepare(&mut self, now_micros: i64) -> Result<()> {
-        let half_full = self.current.as_ref().is_none_or(|current| current.end > current.size / 2);
-        if self.next.is_some() || !half_full {
+        if self.is_prepared() {
             return Ok(());
         }
         match self.create(self.file_bytes, now_micros) {
@@ -171,6 +170,11 @@ impl Log {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Whether the next file is there, or needs not be yet.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.next.is_some() || self.current.as_ref().is_some_and(|current| current.end <= current.size / 2)
     }
 
     /// Makes sure that the current file has room for a frame of `bytes` bytes.

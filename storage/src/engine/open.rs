@@ -14,7 +14,7 @@ use super::{
     state::{State, Table},
     tablet::{Tablet, Tablets},
     work::Work,
-    writer::{Shared, Thresholds, Writer},
+    writer::{self, Queued, Shared, SharedWriter, Thresholds, Writer},
 };
 use crate::{Error, Result, clock::HybridClock, fs::Fs};
 use arc_swap::ArcSwap;
@@ -24,9 +24,10 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -172,8 +173,10 @@ fn start(
         stall_bytes: budget.memtable_bytes,
         group_bytes: budget.log_group_bytes(),
     };
-    let writer = Writer::new(Arc::clone(&shared), log, requests, thresholds, flushed);
-    let threads = start_threads(&options.path, lock, writer, &maintenance)?;
+    let synced_in = sync_micros.map_or(Duration::MAX, Duration::from_micros);
+    let writer = Writer::new(Arc::clone(&shared), log, thresholds, flushed, synced_in);
+    let writer = Arc::new(Mutex::new(Some(writer)));
+    let threads = start_threads(&options.path, lock, (Arc::clone(&writer), requests), &maintenance)?;
     let room_permits = (options.queue_bytes_max / ROOM_BYTES).clamp(1, Semaphore::MAX_PERMITS);
     Ok(Arc::new(Engine {
         is_local,
@@ -181,6 +184,10 @@ fn start(
         shared,
         maintenance,
         queue: Some(queue),
+        writer,
+        alone_sync_max: options.alone_sync_max,
+        under_way: AtomicUsize::new(0),
+        alone_after: AtomicU32::new(0),
         room: Arc::new(Semaphore::new(room_permits)),
         room_permits,
         fetching: Arc::new(Semaphore::new(fetch::ROWS_MAX as usize)),
@@ -213,7 +220,7 @@ fn refuse_writes(shared: &Shared, error: &Error) {
 fn start_threads(
     path: &Path,
     lock: &StoreLock,
-    writer: Writer,
+    (writer, queue): (Arc<SharedWriter>, mpsc::Receiver<Queued>),
     maintenance: &Arc<Maintenance>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let thread = |name: &str, work: Box<dyn FnOnce() + Send>| -> Result<JoinHandle<()>> {
@@ -226,8 +233,9 @@ fn start_threads(
         started.map_err(|source| log::failed("start a thread of", path, source))
     };
     let (flushing, compacting) = (Arc::clone(maintenance), Arc::clone(maintenance));
+    let shared = Arc::clone(&maintenance.shared);
     Ok(vec![
-        thread("keyspan-log", Box::new(move || writer.run()))?,
+        thread("keyspan-log", Box::new(move || writer::run(&writer, &shared, queue)))?,
         thread("keyspan-flush", Box::new(move || flushing.watched(Maintenance::run_flush)))?,
         thread(
             "keyspan-compact",

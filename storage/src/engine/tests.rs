@@ -16,13 +16,18 @@ mod scans;
 mod simulation;
 mod together;
 
-use super::{Engine, EngineOptions, Granularity};
+use super::{ALONE_AFTER, Engine, EngineOptions, Granularity, writer::ALONE_BYTES_MAX};
 use crate::{
-    Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, Scan, Store, StoreExt, TableName,
-    TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
+    Commit, ErrorKind, Family, FamilyName, GcRule, Mutation, Result, Row, RowKey, RowMutation, Scan, Store, StoreExt,
+    TableName, TableSchema, Validation, clock::ManualClock, testing::sim::SimFs,
 };
 use bytes::Bytes;
-use std::{path::Path, sync::Arc};
+use futures::FutureExt;
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// The folder of a simulated store.
 const PATH: &str = "/store";
@@ -259,7 +264,8 @@ async fn a_refused_commit_leaves_nothing_of_itself() {
 #[tokio::test]
 async fn concurrent_commits_share_syncs() {
     let fs = SimFs::new();
-    let engine = with_table(EngineOptions { log_file_bytes: 64 << 10, ..simulated(&fs) }).await;
+    let options = EngineOptions { log_file_bytes: 64 << 10, alone_sync_max: Duration::ZERO, ..simulated(&fs) };
+    let engine = with_table(options).await;
     let before = fs.count("sync");
     let held = fs.hold_syncs();
     let tasks: Vec<_> = (0..64)
@@ -279,6 +285,75 @@ async fn concurrent_commits_share_syncs() {
     assert_eq!(rows(engine.as_ref()).await.len(), 64);
     let syncs = fs.count("sync") - before;
     assert!(syncs <= 3, "{syncs} syncs for 64 commits");
+}
+
+#[tokio::test]
+async fn a_lone_commit_is_written_by_its_caller() {
+    let fs = SimFs::new();
+    let options = EngineOptions { log_file_bytes: 64 << 10, alone_sync_max: Duration::MAX, ..simulated(&fs) };
+    let engine = with_table(options).await;
+    // The log thread has answered, and gives the writer back.
+    drop(engine.writer.lock().unwrap());
+    // A commit is done when it was polled once, without the thread.
+    assert!(engine.commit(put("a", "1")).now_or_never().expect("nothing to wait for").is_ok());
+    let rows = vec![RowMutation { key: key("b"), mutations: vec![set("2")] }];
+    assert!(engine.mutate_rows(&table(), rows).now_or_never().expect("nothing to wait for").is_ok());
+    // One that finds the writer taken waits for the log thread.
+    let mut waits = engine.commit(put("c", "3"));
+    let taken = engine.writer.lock().unwrap();
+    assert!(waits.as_mut().now_or_never().is_none());
+    drop(taken);
+    waits.await.unwrap();
+    // So do those that come side by side, and the next ones, until some have come one by one.
+    {
+        let (mut d, mut e) = (engine.commit(put("c", "4")), engine.commit(put("c", "5")));
+        let taken = engine.writer.lock().unwrap();
+        assert!(d.as_mut().now_or_never().is_none() && e.as_mut().now_or_never().is_none());
+        drop(taken);
+        d.await.unwrap();
+        e.await.unwrap();
+    }
+    for left in (0..ALONE_AFTER).rev() {
+        assert_eq!(engine.alone_after.load(Ordering::Relaxed), left + 1);
+        engine.commit(put("c", "3")).await.unwrap();
+    }
+    drop(engine.writer.lock().unwrap());
+    assert!(engine.commit(put("c", "3")).now_or_never().expect("nothing to wait for").is_ok());
+    // As does what is not small, and what deletes ranges.
+    let syncs = fs.count("sync");
+    engine.commit(put("d", vec![b'x'; 2 * ALONE_BYTES_MAX])).await.unwrap();
+    engine.drop_row_range(&table(), Bytes::from_static(b"d")).await.unwrap();
+    assert!(fs.count("sync") >= syncs + 2);
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1"), ("b", "2"), ("c", "3")]));
+    drop(engine);
+    let engine = Engine::open(simulated(&fs)).await.unwrap();
+    assert_eq!(values(engine.as_ref()).await, pairs(&[("a", "1"), ("b", "2"), ("c", "3")]));
+}
+
+/// Full memtables are frozen and files of the log made by the log thread, which whoever writes alone wakes.
+#[tokio::test]
+async fn lone_commits_fill_memtables_and_files_of_the_log() {
+    let fs = SimFs::new();
+    let engine = with_table(EngineOptions { alone_sync_max: Duration::MAX, compacts: false, ..tiny(&fs) }).await;
+    for at in 0..300 {
+        engine.commit(put(&format!("row {at:03}"), vec![b'x'; 50])).await.unwrap();
+    }
+    engine.flush().await.unwrap();
+    let flushes = engine.shared.work.flushes.load(Ordering::Relaxed);
+    assert!(flushes > 2, "{flushes} flushes");
+    drop(engine);
+    let engine = Engine::open(tiny(&fs)).await.unwrap();
+    assert_eq!(rows(engine.as_ref()).await.len(), 300);
+}
+
+#[tokio::test]
+async fn a_closed_store_takes_no_lone_commit() {
+    let fs = SimFs::new();
+    let engine = with_table(simulated(&fs)).await;
+    engine.commit(put("a", "1")).await.unwrap();
+    engine.close().await.unwrap();
+    assert_eq!(engine.commit(put("b", "1")).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(engine.writer.lock().unwrap().is_none(), "its files are closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

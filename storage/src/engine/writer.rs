@@ -1,4 +1,5 @@
-//! The log thread: the only one that changes tables.
+//! The log's writer: whoever has it, and only who has it, changes tables. That is the log thread, or a caller whose commit
+//! is the only one.
 //!
 //! 1. It waits for a request, and takes the queued ones behind it as one group, up to [`GROUP_REQUESTS_MAX`] and about
 //!    [`GROUP_BYTES_TARGET`].
@@ -11,6 +12,11 @@
 //! If there is no space the copy is dropped, the group gets the error, and the next one tries again. After any other
 //! error of the log the content of the disk is unknown. The engine then refuses every write and never retries; reads go
 //! on from the last published state, all of which was synced.
+//!
+//! *Alone.* Handing a commit to the thread and the answer back takes two switches of threads, which on a fast disk is as
+//! much as the sync. So where nothing else is under way, and syncs are short, the caller of a small commit takes the
+//! writer from the idle thread and makes the group itself ([`write_alone`]). What may wait (a full memtable, a new file of
+//! the log) is left to the thread.
 //!
 //! Between groups the thread *freezes* memtables that are full, for the flush thread to write to segments, and
 //! *installs* the results of the flush and compaction threads ([`super::install`]), since it alone changes the state.
@@ -39,10 +45,10 @@ use crate::{Commit, Error, FamilyChange, Result, RowMutation, TableName, TableSc
 use arc_swap::ArcSwap;
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -53,6 +59,14 @@ pub const GROUP_BYTES_TARGET: usize = 8 << 20;
 /// Maximum bytes of keys and mutations in one request, of the previous rows of its keys, and of its part of the log;
 /// with [`GROUP_BYTES_TARGET`] and the overhead of encoding far below the limit of a frame.
 pub const REQUEST_BYTES_MAX: usize = 512 << 20;
+
+/// Rows of a commit that its caller may write itself.
+const ALONE_ROWS_MAX: usize = 128;
+/// Bytes of such a commit, and of its rows before it.
+pub(crate) const ALONE_BYTES_MAX: usize = 64 << 10;
+/// Time that the last sync took, beyond which callers leave writing to the log thread: longer ones would keep a thread of
+/// the runtime from other work, and beside them two switches of threads (some 0.1 ms) are no matter.
+pub const ALONE_SYNC_MAX: Duration = Duration::from_micros(500);
 
 /// The state that the log thread shares with all others.
 #[derive(Debug)]
@@ -134,6 +148,20 @@ pub(crate) struct Queued {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
+impl Queued {
+    /// Whether its caller may write it: few rows, and nothing but rows.
+    fn is_small(&self) -> bool {
+        match &self.request {
+            Request::Commit(commit, _, _) => {
+                commit.writes.len() <= ALONE_ROWS_MAX
+                    && commit.writes.iter().all(|write| matches!(write, Write::Row { .. }))
+            }
+            Request::Rows(_, rows, _, _) => rows.len() <= ALONE_ROWS_MAX,
+            _ => false,
+        }
+    }
+}
+
 /// An answer that waits for the sync.
 enum Answer {
     Stamp(Reply<i64>, Result<i64>),
@@ -197,42 +225,89 @@ struct Waiting {
     reply: Reply<()>,
 }
 
-/// The state of the log thread.
+/// The writer, for the log thread and for callers that are alone; `None` once the thread has ended.
+pub(crate) type SharedWriter = Mutex<Option<Writer>>;
+
+/// The state of who changes tables.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     log: Log,
-    queue: mpsc::Receiver<Queued>,
     thresholds: Thresholds,
     /// The frame under construction: room for its head, then the records.
     frame: Vec<u8>,
     /// The last frame that segments hold.
     flushed: u64,
     waiting: Vec<Waiting>,
+    /// How long the last sync took.
+    synced_in: Duration,
+}
+
+/// The log thread: serves requests until the store is closed, or all senders are gone.
+pub(crate) fn run(writer: &SharedWriter, shared: &Shared, mut queue: mpsc::Receiver<Queued>) {
+    // Who panicked with the writer has poisoned it, and left it in a state that nobody knows: no more is written.
+    let serve = |first: Option<Queued>, queue: &mut mpsc::Receiver<Queued>| {
+        let mut writer = writer.lock().ok()?;
+        let writer = writer.as_mut()?;
+        let closing = first.and_then(|first| writer.group(first, Some(queue)));
+        writer.maintain();
+        Some(closing)
+    };
+    let mut closing = serve(None, &mut queue);
+    while matches!(closing, Some(None)) {
+        let Some(first) = queue.blocking_recv() else { break };
+        closing = serve(Some(first), &mut queue);
+    }
+    // Nothing is installed any more: the flush and compaction threads end.
+    shared.coordination.close();
+    if let Some(writer) = writer.lock().ok().and_then(|mut writer| writer.take()) {
+        writer.end(closing.flatten());
+    }
+}
+
+/// Lets the caller of a small request write and answer it, if the log thread is idle, has nothing to do first, and the
+/// last sync took less than `sync_max`; calls `wake` if the thread has something to do then. Blocks for a sync. Gives the
+/// request back if the log thread has to take it.
+pub(crate) fn write_alone(
+    writer: &SharedWriter,
+    queued: Queued,
+    sync_max: Duration,
+    wake: impl FnOnce(),
+) -> Option<Queued> {
+    if !queued.is_small() {
+        return Some(queued);
+    }
+    let Ok(mut writer) = writer.try_lock() else { return Some(queued) };
+    let Some(writer) = writer.as_mut().filter(|writer| writer.synced_in < sync_max && !writer.has_work()) else {
+        return Some(queued);
+    };
+    writer.group(queued, None);
+    if writer.has_work() {
+        wake();
+    }
+    None
 }
 
 impl Writer {
-    /// Creates the thread's state; segments hold the frames up to `flushed`.
+    /// Creates the writer; segments hold the frames up to `flushed`, and a sync took `synced_in` at the start.
     pub(crate) fn new(
         shared: Arc<Shared>,
         log: Log,
-        queue: mpsc::Receiver<Queued>,
         thresholds: Thresholds,
         flushed: u64,
+        synced_in: Duration,
     ) -> Self {
-        Self { shared, log, queue, thresholds, frame: Vec::new(), flushed, waiting: Vec::new() }
+        Self { shared, log, thresholds, frame: Vec::new(), flushed, waiting: Vec::new(), synced_in }
     }
 
-    /// Serves until the store is closed, or all senders are gone.
-    pub(crate) fn run(mut self) {
-        let mut closing = None;
-        self.maintain();
-        while closing.is_none() {
-            let Some(first) = self.queue.blocking_recv() else { break };
-            closing = self.group(first);
-            self.maintain();
-        }
-        // Nothing is installed any more: the flush and compaction threads end.
-        self.shared.coordination.close();
+    /// Whether the log thread should come before the next commit: memtables to freeze, or a file of the log to make.
+    fn has_work(&self) -> bool {
+        self.shared.is_often_scanned.load(Ordering::Relaxed)
+            || !self.log.is_prepared()
+            || self.shared.published.load().active_bytes() >= self.thresholds.memtable_bytes
+    }
+
+    /// Ends writing, and answers who asked for it.
+    fn end(mut self, closing: Option<Reply<()>>) {
         let closed = self.finish();
         let ended = || Error::Unavailable("it was closed".into());
         self.waiting.drain(..).for_each(|waiting| drop(waiting.reply.send(Err(ended()))));
@@ -317,7 +392,12 @@ impl Writer {
 
     /// Waits while both memtables are full; returns an error if waiting is futile for now.
     fn stall(&mut self) -> Option<Error> {
-        while self.shared.published.load().active_bytes() >= self.thresholds.stall_bytes {
+        let is_full = |writer: &Self| writer.shared.published.load().active_bytes() >= writer.thresholds.stall_bytes;
+        if is_full(self) {
+            // Who wrote alone has left it full, and froze nothing.
+            self.maintain();
+        }
+        while is_full(self) {
             match self.shared.coordination.await_flush() {
                 Ok(()) => self.maintain(),
                 Err(error) => return Some(error),
@@ -326,8 +406,8 @@ impl Writer {
         None
     }
 
-    /// Processes one group; returns where to answer if the store was asked to close.
-    fn group(&mut self, first: Queued) -> Option<Reply<()>> {
+    /// Processes one group, with what waits in the queue; returns where to answer if the store was asked to close.
+    fn group(&mut self, first: Queued, mut queue: Option<&mut mpsc::Receiver<Queued>>) -> Option<Reply<()>> {
         let stalled = self.stall();
         self.shared.is_stamping.store(true, Ordering::SeqCst);
         let mut state = State::clone(&self.shared.published.load());
@@ -345,9 +425,12 @@ impl Writer {
                 request => answers.push(self.apply(&mut state, request, stalled.as_ref())),
             }
             let full = answers.len() >= GROUP_REQUESTS_MAX || self.frame.len() >= self.thresholds.group_bytes;
-            next = if full { None } else { self.queue.try_recv().ok() };
+            next = queue.as_mut().filter(|_| !full).and_then(|queue| queue.try_recv().ok());
         }
-        self.settle(state, answers);
+        let is_written = self.settle(state, answers);
+        if is_written && queue.is_some() {
+            self.prepare();
+        }
         self.shared.is_stamping.store(false, Ordering::SeqCst);
         // Frees the room of one large request.
         self.frame.shrink_to(2 * self.thresholds.group_bytes);
@@ -391,8 +474,8 @@ impl Writer {
         }
     }
 
-    /// Makes a group durable, publishes it and answers.
-    fn settle(&mut self, state: State, answers: Vec<Answer>) {
+    /// Makes a group durable, publishes it and answers: whether the log took it.
+    fn settle(&mut self, state: State, answers: Vec<Answer>) -> bool {
         match self.append(answers.len()) {
             Ok(()) => {
                 self.shared.published.store(Arc::new(state));
@@ -411,21 +494,28 @@ impl Writer {
                         answer => answer.send(None),
                     }
                 }
-                if self.shared.stopped.get().is_none()
-                    && let Err(error) = self.log.prepare(self.shared.published.load().stamp)
-                {
-                    self.stop(error);
-                }
+                true
             }
             Err(Error::NoSpace { path }) => {
                 let failure = || Error::NoSpace { path: path.clone() };
                 answers.into_iter().for_each(|answer| answer.send(Some(&failure)));
+                false
             }
             Err(error) => {
                 let reason = self.stop(error);
                 let failure = || Error::Unavailable(reason.clone());
                 answers.into_iter().for_each(|answer| answer.send(Some(&failure)));
+                false
             }
+        }
+    }
+
+    /// Allocates the next file of the log early.
+    fn prepare(&mut self) {
+        if self.shared.stopped.get().is_none()
+            && let Err(error) = self.log.prepare(self.shared.published.load().stamp)
+        {
+            self.stop(error);
         }
     }
 
@@ -438,7 +528,8 @@ impl Writer {
         // Not the clock's time: only commits and reads advance the clock.
         let (began, bytes) = (Instant::now(), self.frame.len() as u64);
         self.log.append(&mut self.frame, self.shared.published.load().stamp)?;
-        self.shared.work.logged(requests as u64, bytes, began.elapsed());
+        self.synced_in = began.elapsed();
+        self.shared.work.logged(requests as u64, bytes, self.synced_in);
         Ok(())
     }
 

@@ -2,13 +2,15 @@
 
 use crate::server::connect;
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use futures::{SinkExt, future::try_join_all, pin_mut};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{
+    borrow::Cow,
     fmt::Write,
     time::{Duration, Instant, SystemTime},
 };
-use tokio_postgres::{Client, Config, Statement};
+use tokio_postgres::{Client, Config, Statement, types::ToSql};
 
 /// Readings of a device.
 pub(super) const READINGS: u64 = 100;
@@ -35,29 +37,45 @@ pub(super) const ORDERS: &str = "CREATE TABLE orders (id bigserial PRIMARY KEY, 
 pub(super) const COUNTERS: &str =
     "CREATE TABLE counters (device text PRIMARY KEY, total numeric(12, 2) NOT NULL DEFAULT 0, changes bigint NOT NULL)";
 
+/// Rows of a statement that writes many.
+const BATCH_ROWS: usize = 100;
+
 /// The kinds of statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Work {
+    /// A row by its key.
     Point,
+    /// A device's last row.
     LastPoint,
+    /// 20 rows in order.
     Range,
+    /// An update by key.
     Update,
+    /// An upsert of one row.
     Upsert,
+    /// An upsert of 100 rows.
+    UpsertBatch,
+    /// An insert of one row.
     Insert,
+    /// An insert with a number of a sequence, defaults and RETURNING.
     Order,
+    /// An upsert that adds to what is there, with RETURNING.
     Counter,
+    /// An update that adds to what is there, with RETURNING.
     Balance,
+    /// A delete by key.
     Delete,
 }
 
 impl Work {
     /// In the order of a run: statements that change what others read come last.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Point,
         Self::LastPoint,
         Self::Range,
         Self::Update,
         Self::Upsert,
+        Self::UpsertBatch,
         Self::Insert,
         Self::Order,
         Self::Counter,
@@ -72,6 +90,7 @@ impl Work {
             Self::Range => "ordered range of 20",
             Self::Update => "update by key",
             Self::Upsert => "upsert",
+            Self::UpsertBatch => "upsert of 100 rows",
             Self::Insert => "insert",
             Self::Order => "insert with defaults",
             Self::Counter => "upsert that counts, returning",
@@ -84,8 +103,8 @@ impl Work {
         matches!(self, Self::Point | Self::LastPoint | Self::Range)
     }
 
-    fn sql(self) -> &'static str {
-        match self {
+    fn sql(self) -> Cow<'static, str> {
+        let sql = match self {
             Self::Point => "SELECT temperature, humidity, status FROM readings WHERE device = $1 AND at = $2",
             Self::LastPoint => "SELECT at, temperature FROM readings WHERE device = $1 ORDER BY at DESC LIMIT 1",
             Self::Range => "SELECT at, temperature FROM readings WHERE device = $1 AND at >= $2 ORDER BY at LIMIT 20",
@@ -93,6 +112,15 @@ impl Work {
             Self::Upsert => {
                 "INSERT INTO readings (device, at, humidity, status) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (device, at) DO UPDATE SET humidity = EXCLUDED.humidity, status = EXCLUDED.status"
+            }
+            Self::UpsertBatch => {
+                let row = |at: usize| format!("(${}, ${}, ${}, ${})", at * 4 + 1, at * 4 + 2, at * 4 + 3, at * 4 + 4);
+                let rows: Vec<String> = (0..BATCH_ROWS).map(row).collect();
+                return Cow::Owned(format!(
+                    "INSERT INTO readings (device, at, humidity, status) VALUES {} ON CONFLICT (device, at) \
+                     DO UPDATE SET humidity = EXCLUDED.humidity, status = EXCLUDED.status",
+                    rows.join(", ")
+                ));
             }
             Self::Insert => {
                 "INSERT INTO readings (device, at, temperature, humidity, status, note) VALUES ($1, $2, $3, $4, $5, $6)"
@@ -106,7 +134,8 @@ impl Work {
                 "UPDATE counters SET total = total + 0.05, changes = changes + 1 WHERE device = $1 RETURNING changes"
             }
             Self::Delete => "DELETE FROM readings WHERE device = $1 AND at = $2",
-        }
+        };
+        Cow::Borrowed(sql)
     }
 }
 
@@ -162,7 +191,7 @@ pub(super) async fn run(
 ) -> Result<Done> {
     let open = (0..connections).map(|number| async move {
         let client = connect(config).await?;
-        let statement = client.prepare(work.sql()).await?;
+        let statement = client.prepare(&work.sql()).await?;
         let random = StdRng::seed_from_u64(seed ^ (number << 32) ^ connections);
         let mut worker = Worker { client, statement, work, random, devices, number, connections, count: 0 };
         if work != Work::Delete {
@@ -239,6 +268,18 @@ impl Worker {
             }
             Work::Update | Work::Upsert => {
                 client.execute(statement, &[&name, &at, &(count as f64), &"changed"]).await?
+            }
+            Work::UpsertBatch => {
+                // In the order of the load: all devices have a minute, then the next.
+                let (first, all) = (reading * self.devices + device, self.devices * READINGS);
+                let of = |row: u64| (device_name(row % self.devices), time(row % all / self.devices * 60));
+                let keys: Vec<(String, SystemTime)> = (first..first + BATCH_ROWS as u64).map(of).collect();
+                let value = count as f64;
+                let row = |(name, at)| [name as &(dyn ToSql + Sync), at, &value, &"changed"];
+                let values: Vec<_> = keys.iter().flat_map(|(name, at)| row((name, at))).collect();
+                let changed = client.execute(statement, &values).await?;
+                ensure!(changed == BATCH_ROWS as u64, "{changed} rows were written");
+                return Ok(true);
             }
             Work::Insert => {
                 // Later than all loaded readings, and on a device of this connection alone.

@@ -41,9 +41,7 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         execution_plan::CardinalityEffect,
-        filter_pushdown::{
-            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
-        },
+        filter_pushdown::{ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         stream::RecordBatchStreamAdapter,
     },
@@ -197,10 +195,7 @@ impl ExecutionPlan for DecodeExec {
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         // A filter below would change which bytes are decoded, and so which rows fail.
-        if result.parent_filters.iter().any(|filter| matches!(filter.any(), PushedDown::Yes)) {
-            let fault = "a filter is held against rows before they are decoded";
-            return Err(DataFusionError::Internal(fault.into()));
-        }
+        node::check_statistics_only(&result, "a filter is held against rows before they are decoded")?;
         let needed = result.parent_filters.iter().filter_map(|filter| self.needed_by(&filter.filter));
         let needed: BTreeSet<usize> = self.needed.iter().copied().chain(needed).collect();
         let answer = FilterPushdownPropagation::if_all(result);

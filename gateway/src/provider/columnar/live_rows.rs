@@ -28,9 +28,7 @@ use datafusion::{
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
         execution_plan::CardinalityEffect,
-        filter_pushdown::{
-            ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
-        },
+        filter_pushdown::{ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation},
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         projection::ProjectionExec,
         stream::RecordBatchStreamAdapter,

@@ -65,7 +65,10 @@ fn null_without(expr: &Arc<dyn PhysicalExpr>) -> Option<Member<'_>> {
         };
     }
     if let Some(both) = expr.downcast_ref::<BinaryExpr>() {
-        return is_strict(*both.op()).then(|| null_without(both.left()).or_else(|| null_without(both.right())))?;
+        if !is_strict(*both.op()) {
+            return None;
+        }
+        return null_without(both.left()).or_else(|| null_without(both.right()));
     }
     let inner = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         cast.expr()

@@ -56,7 +56,7 @@ impl Session {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
         without_other_reads(&mut written);
         let way = way(&written, self.settings.rows_by_themselves())?;
-        let begun = self.own_commit(&mut written).await?;
+        let begun = self.own_commit(&mut written, true).await?;
         let (store, pin) = (self.identity.rows.clone(), pin.clone());
         Ok(Box::pin(async move {
             commit(&store, written, way, |_, _| &pin).await?;

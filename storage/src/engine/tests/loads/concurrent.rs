@@ -59,7 +59,7 @@ async fn a_flush_that_waits_keeps_a_load_that_came_meanwhile() {
 #[tokio::test]
 async fn a_commit_that_looked_for_a_row_before_a_load_brought_it_finds_it() {
     let fs = SimFs::new();
-    let engine = with_table(EngineOptions { compacts: false, ..simulated(&fs) }).await;
+    let engine = with_table(EngineOptions { alone_sync_max: Duration::ZERO, compacts: false, ..simulated(&fs) }).await;
     load(&engine, &pairs(&[("a", "1"), ("c", "1")])).await.unwrap();
     let held = fs.hold_syncs_in(&Path::new(PATH).join("wal"));
     let commit = |row: &'static str| {
