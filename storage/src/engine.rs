@@ -384,10 +384,8 @@ impl Engine {
         let queued = Queued { request: request(reply), room: Some(room) };
         let queue = self.queue.as_ref().expect("it is taken by drop alone");
         let wake = || drop(queue.try_send(Queued { request: Request::Wake, room: None }));
-        let queued = match is_alone {
-            true => writer::write_alone(&self.writer, queued, self.alone_sync_max, wake),
-            false => Some(queued),
-        };
+        let queued =
+            if is_alone { writer::write_alone(&self.writer, queued, self.alone_sync_max, wake) } else { Some(queued) };
         if let Some(queued) = queued {
             queue.send(queued).await.map_err(|_| ended())?;
         }
@@ -416,11 +414,12 @@ impl Engine {
         if wanted.is_empty() {
             return Ok(Fetched::none(state));
         }
-        if self.is_local && wanted.share() <= inline::FETCHED_ROWS_MAX {
-            return wanted.fetch(state, &self.shared.rows);
-        }
-        let share = Arc::clone(&self.fetching).acquire_many_owned(wanted.share()).await;
+        let rows = wanted.share();
+        let share = Arc::clone(&self.fetching).acquire_many_owned(rows).await;
         let share = share.expect("nobody closes it");
+        if self.is_local && rows <= inline::FETCHED_ROWS_MAX {
+            return Ok(wanted.fetch(state, &self.shared.rows)?.with_share(share));
+        }
         let (state, shared) = (Arc::clone(state), Arc::clone(&self.shared));
         let fetched = blocking(move || wanted.fetch(&state, &shared.rows)).await?;
         Ok(fetched.with_share(share))

@@ -36,8 +36,8 @@ impl OwnCommit {
 }
 
 impl Session {
-    /// Waits for the turn of a commit. Rows that are not `new` take the place of others: neither they nor their keys are
-    /// counted as stored.
+    /// Waits for the turn of a commit. Rows that are not `new` take the place of others: neither they nor their keys
+    /// are counted as stored.
     ///
     /// # Errors
     /// Those of quotas.

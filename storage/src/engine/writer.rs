@@ -1,5 +1,5 @@
-//! The log's writer: whoever has it, and only who has it, changes tables. That is the log thread, or a caller whose commit
-//! is the only one.
+//! The log's writer: whoever has it, and only who has it, changes tables. That is the log thread, or a caller whose
+//! commit is the only one.
 //!
 //! 1. It waits for a request, and takes the queued ones behind it as one group, up to [`GROUP_REQUESTS_MAX`] and about
 //!    [`GROUP_BYTES_TARGET`].
@@ -13,10 +13,10 @@
 //! error of the log the content of the disk is unknown. The engine then refuses every write and never retries; reads go
 //! on from the last published state, all of which was synced.
 //!
-//! *Alone.* Handing a commit to the thread and the answer back takes two switches of threads, which on a fast disk is as
-//! much as the sync. So where nothing else is under way, and syncs are short, the caller of a small commit takes the
-//! writer from the idle thread and makes the group itself ([`write_alone`]). What may wait (a full memtable, a new file of
-//! the log) is left to the thread.
+//! *Alone.* Handing a commit to the thread and the answer back takes two switches of threads, which on a fast disk is
+//! as much as the sync. So where nothing else is under way, and syncs are short, the caller of a small commit takes the
+//! writer from the idle thread and makes the group itself ([`write_alone`]). What may wait (a full memtable, a new file
+//! of the log) is left to the thread.
 //!
 //! Between groups the thread *freezes* memtables that are full, for the flush thread to write to segments, and
 //! *installs* the results of the flush and compaction threads ([`super::install`]), since it alone changes the state.
@@ -64,8 +64,8 @@ pub const REQUEST_BYTES_MAX: usize = 512 << 20;
 const ALONE_ROWS_MAX: usize = 128;
 /// Bytes of such a commit, and of its rows before it.
 pub(crate) const ALONE_BYTES_MAX: usize = 64 << 10;
-/// Time that the last sync took, beyond which callers leave writing to the log thread: longer ones would keep a thread of
-/// the runtime from other work, and beside them two switches of threads (some 0.1 ms) are no matter.
+/// Time that the last sync took, from which on callers leave writing to the log thread: longer ones would keep a thread
+/// of the runtime from other work, and beside them two switches of threads (some 0.1 ms) are no matter.
 pub const ALONE_SYNC_MAX: Duration = Duration::from_micros(500);
 
 /// The state that the log thread shares with all others.
@@ -265,8 +265,8 @@ pub(crate) fn run(writer: &SharedWriter, shared: &Shared, mut queue: mpsc::Recei
 }
 
 /// Lets the caller of a small request write and answer it, if the log thread is idle, has nothing to do first, and the
-/// last sync took less than `sync_max`; calls `wake` if the thread has something to do then. Blocks for a sync. Gives the
-/// request back if the log thread has to take it.
+/// last sync took less than `sync_max`; calls `wake` if the thread has something to do then. Blocks for a sync. Gives
+/// the request back if the log thread has to take it.
 pub(crate) fn write_alone(
     writer: &SharedWriter,
     queued: Queued,
