@@ -55,16 +55,17 @@ pub(crate) fn commit(
     if commit.writes.is_empty() {
         return Ok(());
     }
-    let relied_on: HashSet<(&TableName, &RowKey)> = match &commit.validation {
-        Some(validation) => validation.rows.iter().map(|(table, key)| (table, key)).collect(),
-        None => HashSet::new(),
-    };
+    // By table first: most commits rely on rows of the catalog alone, and the keys that they write need no hash then.
+    let mut relied_on: BTreeMap<&TableName, HashSet<&RowKey>> = BTreeMap::new();
+    for (table, key) in commit.validation.iter().flat_map(|validation| &validation.rows) {
+        relied_on.entry(table).or_default().insert(key);
+    }
     let start = out.len();
     record::put_commit(out, stamp, commit.writes.len());
     let mut change = Change::new(state, stamp);
     let applied = commit.writes.into_iter().try_for_each(|write| match write {
         Write::Row { table, row } => {
-            let after_read = relied_on.contains(&(&table, &row.key));
+            let after_read = relied_on.get(&table).is_some_and(|keys| keys.contains(&row.key));
             let found = change.state.table(&table)?;
             let wanted = (&row.key, needs_cells(found, &row));
             let before = fetched.prior_row(change.state.flushes, found, wanted, rows)?;
@@ -172,7 +173,7 @@ impl<'a> Change<'a> {
         let table = self.state.table(name)?;
         row::check(name, &table.descriptor.schema, &row, self.stamp)?;
         row::resolve(&mut row.mutations, row::stamp_for(self.stamp, after_read, &before.cells));
-        let is_known = table.active.slots.contains_key::<[u8]>(&row.key);
+        let is_known = before.in_active;
         let keeps_history = table.descriptor.schema.history.is_some();
         let held = if keeps_history { table.encode(&before.cells) } else { None };
         let cells = row::fold(&table.descriptor.schema, before.cells, &row.mutations, self.stamp)?;

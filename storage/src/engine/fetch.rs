@@ -11,7 +11,7 @@ use super::{
     manifest::SegmentId,
     row_cache::RowCache,
     segment::DECODED_BYTES_TARGET,
-    state::{Location, MemtableLookup, State, Table},
+    state::{Location, State, Table},
     writer::REQUEST_BYTES_MAX,
 };
 use crate::{Cell, Commit, Error, Mutation, Result, RowKey, RowMutation, TableName, Write};
@@ -59,6 +59,8 @@ pub(crate) struct PriorRow {
     pub(crate) location: Option<(SegmentId, Position)>,
     /// Whether it existed, in a memtable or a segment.
     pub(crate) existed: bool,
+    /// Whether the active memtable has a slot for it.
+    pub(crate) in_active: bool,
 }
 
 /// The rows of a commit to look up in segments, each with whether its cells are needed.
@@ -100,7 +102,7 @@ impl Lookups {
     }
 
     fn add(&mut self, table: &Table, name: &TableName, key: &RowKey, cells: bool) {
-        if !table.may_be_in_segments(key) || !matches!(table.look_up_memtables(key), MemtableLookup::Absent) {
+        if !table.may_be_in_segments(key) || table.slot(key).is_some() {
             return;
         }
         match self.0.get_mut(name) {
@@ -226,12 +228,12 @@ impl Fetched {
         rows: &RowCache,
     ) -> Result<PriorRow> {
         let cells = |row: &Bytes, as_of| if needs_cells { table.cells(row, as_of) } else { Vec::new() };
-        match table.look_up_memtables(key) {
-            MemtableLookup::Row(row, as_of) => {
-                return Ok(PriorRow { cells: cells(&row, as_of), location: None, existed: true });
-            }
-            MemtableLookup::Deleted => return Ok(PriorRow::default()),
-            MemtableLookup::Absent => {}
+        if let Some((slot, as_of)) = table.slot(key) {
+            let in_active = as_of.is_none();
+            return Ok(match &slot.row {
+                Some(row) => PriorRow { cells: cells(row, as_of), location: None, existed: true, in_active },
+                None => PriorRow { in_active, ..PriorRow::default() },
+            });
         }
         let is_enough = |found: &Option<FetchedRow>| !needs_cells || found.as_ref().is_none_or(|row| row.row.is_some());
         let found = match self.current(flushes, table, key).filter(is_enough) {
@@ -246,6 +248,7 @@ impl Fetched {
             cells: found.row.map_or_else(Vec::new, |row| cells(&row, Some(found.as_of))),
             location: Some((found.segment, found.position)),
             existed: true,
+            in_active: false,
         }))
     }
 

@@ -9,7 +9,7 @@ use crate::RowSet;
 /// Maximum ranges of an inline read.
 pub(crate) const RANGES_MAX: usize = 4;
 /// Rows that an inline scan of few rows may examine, before it continues on another thread.
-pub(crate) const FEW_ROWS: usize = 64;
+pub(crate) const FEW_ROWS: usize = 128;
 /// Rows of a commit that are looked up inline, before it is queued.
 pub(crate) const FETCHED_ROWS_MAX: u32 = 4;
 /// Maximum segments of an inline read.

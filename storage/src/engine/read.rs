@@ -153,8 +153,13 @@ impl Reading {
         self
     }
 
-    /// The rows as a stream.
-    pub(crate) fn stream(self) -> RowStream {
+    /// The rows as a stream. A single row is read at once, if it is read on the caller's thread.
+    pub(crate) fn stream(mut self) -> RowStream {
+        if self.inline_rows > 0 && self.ranges.len() == 1 && self.ranges[0].as_point().is_some() {
+            let batch = if self.left > 0 { self.step() } else { Ok(Vec::new()) };
+            let found = batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose();
+            return stream::iter(found).boxed();
+        }
         let batches = stream::try_unfold(self, |mut reading| async move {
             while !reading.is_done() {
                 let batch;

@@ -13,7 +13,7 @@ use super::{
     deletion_vector::{DeletionVector, Position},
     descriptor::Descriptor,
     manifest::{PastRule, SegmentId},
-    memtable::Memtable,
+    memtable::{Memtable, Slot},
     segment::Segment,
     tablet::Tablets,
 };
@@ -161,15 +161,18 @@ impl Table {
 
     /// Looks up a row in the memtables.
     pub(crate) fn look_up_memtables(&self, key: &[u8]) -> MemtableLookup {
-        let (slot, as_of) = match self.active.slots.get(key) {
-            Some(slot) => (slot, None),
-            None => match self.frozen.as_ref().and_then(|frozen| Some((frozen.memtable.slots.get(key)?, frozen.stamp)))
-            {
-                Some((slot, stamp)) => (slot, Some(stamp)),
-                None => return MemtableLookup::Absent,
-            },
-        };
+        let Some((slot, as_of)) = self.slot(key) else { return MemtableLookup::Absent };
         slot.row.clone().map_or(MemtableLookup::Deleted, |row| MemtableLookup::Row(row, as_of))
+    }
+
+    /// The slot of a row in the memtables, and the stamp up to which past rules were applied to it; `None` for a slot
+    /// of the active memtable, which is up to date.
+    pub(crate) fn slot(&self, key: &[u8]) -> Option<(&Slot, Option<i64>)> {
+        if let Some(slot) = self.active.slots.get(key) {
+            return Some((slot, None));
+        }
+        let frozen = self.frozen.as_ref()?;
+        Some((frozen.memtable.slots.get(key)?, Some(frozen.stamp)))
     }
 
     /// The live location of a row in segments. Reads files.

@@ -3,8 +3,9 @@
 use super::live;
 use crate::{
     Cell, Columns, FamilyName, Result, Row, RowKey, Scan, ScanMetrics, TableSchema, TimestampRange,
-    filter::CompiledFilter,
+    filter::CompiledFilter, scan::FamilyColumns,
 };
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// A scan's columns, timestamps, versions and filter, compiled once and applied to each row.
@@ -70,8 +71,9 @@ impl RowReader {
         if cells.is_empty() {
             return None;
         }
-        if self.columns != Columns::All {
-            cells.retain(|cell| self.chooses(&cell.family, &cell.qualifier));
+        if let Columns::Of(wanted) = &self.columns {
+            let mut walk = Walk { wanted, family: None, qualifiers: None };
+            cells.retain(|cell| walk.chooses(&cell.family, &cell.qualifier));
         }
         cells.retain(|cell| self.timestamps.contains(cell.timestamp));
         if let Some(versions) = self.versions_max {
@@ -91,6 +93,33 @@ impl RowReader {
                 qualifiers.is_none_or(|all| all.binary_search_by(|one| one.as_ref().cmp(qualifier)).is_ok())
             }),
         }
+    }
+}
+
+/// Chooses the cells of one row, which come in the order in which columns are wanted: most are of the column of the
+/// cell before, or of the next that is wanted.
+struct Walk<'a> {
+    wanted: &'a [FamilyColumns],
+    /// The family of the cell before.
+    family: Option<FamilyName>,
+    /// Its qualifiers that are wanted, from the one before on; `None` for all of them.
+    qualifiers: Option<&'a [Bytes]>,
+}
+
+impl Walk<'_> {
+    fn chooses(&mut self, family: &FamilyName, qualifier: &[u8]) -> bool {
+        if self.family.as_ref() != Some(family) {
+            self.qualifiers = match self.wanted.binary_search_by(|of| of.family.cmp(family)) {
+                Ok(at) => self.wanted[at].qualifiers.as_deref(),
+                Err(_) => Some(&[]),
+            };
+            self.family = Some(family.clone());
+        }
+        let Some(left) = self.qualifiers else { return true };
+        let near = left.iter().take(2).position(|one| one[..] == *qualifier);
+        let at = near.unwrap_or_else(|| left.partition_point(|one| one[..] < *qualifier));
+        self.qualifiers = Some(&left[at..]);
+        left.get(at).is_some_and(|one| one[..] == *qualifier)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Properties of the pure functions that no store test covers.
 
 use super::*;
-use crate::{GcRule, testing::arbitrary};
+use crate::{Columns, GcRule, RowKey, RowSet, Scan, TableSchema, scan::FamilyColumns, testing::arbitrary};
 use proptest::prelude::*;
 
 fn cell(family: &str, qualifier: &'static str, timestamp: i64) -> Cell {
@@ -108,5 +108,38 @@ proptest! {
         let key = crate::RowKey::new("ab").unwrap();
         let wanted = cells.iter().filter(|cell| reader.wants(&cell.family, &cell.qualifier)).cloned().collect();
         prop_assert_eq!(reader.read(key.clone(), cells), reader.read(key, wanted));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_scan_reads_the_columns_that_it_names(
+        cells in proptest::collection::btree_set((0..3_usize, 0..12_usize, 0..3_i64), 0..24),
+        wanted in proptest::collection::btree_map(
+            0..3_usize,
+            proptest::option::of(proptest::collection::btree_set(0..12_usize, 0..9)),
+            0..3,
+        ),
+    ) {
+        const NAMES: [&str; 12] = ["", "a", "aa", "ab", "b", "ba", "c", "d", "e", "ef", "f", "g"];
+        let family = |at: usize| FamilyName::new(["e", "f", "g"][at]).unwrap();
+        let families = [0, 1, 2].map(|at| (family(at), Family { gc: GcRule::KeepAll, aggregate: None }));
+        let columns = Columns::Of(
+            wanted
+                .into_iter()
+                .map(|(of, names)| FamilyColumns {
+                    family: family(of),
+                    qualifiers: names.map(|names| names.into_iter().map(|name| NAMES[name].into()).collect()),
+                })
+                .collect(),
+        );
+        let mut cells: Vec<Cell> =
+            cells.into_iter().map(|(of, name, at)| cell(["e", "f", "g"][of], NAMES[name], at)).collect();
+        cells.sort_by(Cell::order);
+        let scan = Scan { columns: columns.clone(), keep_empty: true, ..Scan::of(RowSet::all()) };
+        let reader = RowReader::new(&TableSchema::of(families), &scan, 10).unwrap();
+        let read = reader.read(RowKey::new("k").unwrap(), cells.clone()).map_or_else(Vec::new, |row| row.cells);
+        cells.retain(|cell| columns.contains(&cell.family, &cell.qualifier));
+        prop_assert_eq!(read, cells);
     }
 }
