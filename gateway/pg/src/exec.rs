@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod apply_value;
 pub mod cancellable_joins;
+pub mod compact;
 pub mod few_rows;
 pub mod materialized;
 pub mod node;

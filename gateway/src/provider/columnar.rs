@@ -22,6 +22,8 @@
 //! column had its type, and where private tables of other types share a segment
 //! ([`layouts`](keyspan_catalog::layouts)). Keys of private tables are decoded where a row group has others' rows, too.
 //!
+//! Where memory is scarce, the texts of a batch get buffers of their own ([`compact`](crate::pg::exec::compact)).
+//!
 //! If a join asks for a few keys only, these are read by rows in place of all this, decided at the first row (module
 //! `key_lookup`).
 //!

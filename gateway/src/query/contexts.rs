@@ -7,7 +7,7 @@
 use super::{schemas, state, views};
 use crate::{
     context::StatementContext,
-    pg::functions::bounded::ResultBytes,
+    pg::{exec::compact::CompactBatches, functions::bounded::ResultBytes},
     resources::{QueryStates, Resources},
     view::View,
 };
@@ -113,11 +113,14 @@ fn with_resources(resources: &Resources) -> SessionState {
         // room is kept.
         options.optimizer.repartition_sorts = false;
     }
-    SessionStateBuilder::new_from_existing(template.clone())
+    let state = SessionStateBuilder::new_from_existing(template.clone())
         .with_session_id(String::new())
         .with_config(config)
-        .with_runtime_env(resources.runtime.clone())
-        .build()
+        .with_runtime_env(resources.runtime.clone());
+    match resources.memory.is_scarce() {
+        true => state.with_physical_optimizer_rule(Arc::new(CompactBatches)).build(),
+        false => state.build(),
+    }
 }
 
 /// A DataFusion session for plans that were kept, over the rows that a view sees.

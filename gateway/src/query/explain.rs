@@ -16,6 +16,7 @@ pub(crate) use outline::outline;
 use crate::{
     pg::{
         error::{Result, SqlError, SqlState},
+        exec::compact::CompactExec,
         types,
     },
     provider::{
@@ -149,7 +150,7 @@ impl Lines {
     /// Prints a node and those below it. `residual` is the predicate of the filter right above.
     fn node(&mut self, node: &Arc<dyn ExecutionPlan>, depth: usize, residual: Option<String>) {
         // Nodes that only hand on: what they hand on is printed in their place.
-        if node.is::<CooperativeExec>() {
+        if is_unseen(node) {
             return node.children().into_iter().for_each(|child| self.node(child, depth, residual.clone()));
         }
         let indent = if depth == 0 { String::new() } else { format!("{}->  ", " ".repeat(depth * 6 - 4)) };
@@ -258,6 +259,11 @@ impl Lines {
             line("Bytes", format!("seen={}", read(&counts.bytes_seen)));
         }
     }
+}
+
+/// Whether a node only hands on the rows of another, which is shown in its place.
+pub(crate) fn is_unseen(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<CooperativeExec>() || node.is::<CompactExec>()
 }
 
 fn filter_text(filter: &dyn PhysicalExpr) -> String {

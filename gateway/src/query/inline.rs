@@ -4,7 +4,10 @@
 //! A list of what is known to be short, not of what is long: one pipeline over one scan of a few rows, or over no
 //! table, with expressions whose time and whose values do not outgrow what they are given.
 
-use crate::{pg::aggregates::FIXED_STATE, provider::ScanExec};
+use crate::{
+    pg::{aggregates::FIXED_STATE, exec::compact::CompactExec},
+    provider::ScanExec,
+};
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::Operator,
@@ -80,6 +83,7 @@ pub(crate) fn is_short(plan: &Arc<dyn ExecutionPlan>) -> bool {
             })
     } else {
         plan.is::<CoalescePartitionsExec>()
+            || plan.is::<CompactExec>()
             || plan.is::<CooperativeExec>()
             || plan.is::<GlobalLimitExec>()
             || plan.is::<LocalLimitExec>()

@@ -3,7 +3,7 @@
 //! What they compared, and how many rows they read for how many, says which order of a key would have saved them
 //! ([`advice`](crate::advice)).
 
-use super::explain::FilesRead;
+use super::explain::{FilesRead, is_unseen};
 use crate::{
     provider::{columnar::ColumnarExec, exec::ScanExec, pushdown::Shape},
     shares::access::WholeScan,
@@ -18,7 +18,6 @@ use datafusion::{
     },
     physical_plan::{
         ExecutionPlan,
-        coop::CooperativeExec,
         filter::FilterExec,
         projection::{ProjectionExec, all_alias_free_columns},
     },
@@ -77,7 +76,7 @@ fn node(plan: &Arc<dyn ExecutionPlan>, above: Above, found: &mut Vec<(u32, Whole
         let rows = fast.stats().rows + files.memory_rows as u64 + rest_rows;
         return add(fast.scan(), above, (rows, (files.bytes + files.memory_bytes) as u64 + rest_bytes), found);
     }
-    let hands_on = plan.is::<CooperativeExec>()
+    let hands_on = is_unseen(plan)
         || matches!(plan.name(), "RepartitionExec" | "CoalescePartitionsExec" | "CoalesceBatchesExec" | "BufferExec");
     let narrows = plan.downcast_ref::<ProjectionExec>().is_some_and(|node| all_alias_free_columns(node.expr()));
     let above = match plan.downcast_ref::<FilterExec>() {

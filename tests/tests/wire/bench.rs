@@ -69,6 +69,24 @@ async fn wide_rows_are_measured_and_checked() -> Result<()> {
     Ok(())
 }
 
+/// Sorts, groups and joins of many times the memory: batches that keep whole pages alive would leave a sort without
+/// memory for its first one.
+#[tokio::test]
+async fn a_server_with_little_memory_answers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = keyspan();
+    command.args(["bench", "memory", "--memory", "32MiB", "--times", "2", "--json", "--path"]).arg(folder.path());
+    let output = command.output().await?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let steps: Vec<_> = report["steps"].as_array().context("steps")?.iter().map(|step| step["name"].clone()).collect();
+    for step in ["scan", "sort by text", "GROUP BY, half as many groups", "join with itself", "COPY TO Parquet"] {
+        assert!(steps.contains(&step.into()), "{step} is missing: {steps:?}");
+    }
+    assert!(is_empty(folder.path())?, "the temporary folder is left");
+    Ok(())
+}
+
 #[tokio::test]
 async fn short_statements_are_measured_and_checked() -> Result<()> {
     let folder = tempfile::tempdir()?;

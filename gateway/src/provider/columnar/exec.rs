@@ -13,6 +13,7 @@ use super::{
     key_lookup::{self, DynamicFilter},
     split::Streams,
 };
+use crate::{pg::exec::compact::compact, resources::BATCH_ROWS};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     common::{
@@ -304,6 +305,8 @@ impl ExecutionPlan for ColumnarExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        // A server has so little memory that its batches are smaller than usual.
+        let is_compact = context.session_config().batch_size() < BATCH_ROWS;
         let rows = if self.dynamic_filters.is_empty() {
             self.child_rows(partition, context)?
         } else {
@@ -313,7 +316,7 @@ impl ExecutionPlan for ColumnarExec {
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batch_schema = Arc::clone(&schema);
         let rows = rows.map(move |batch| {
-            let batch = as_schema(batch?, &batch_schema)?;
+            let batch = as_schema(batch?, &batch_schema, is_compact)?;
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -366,8 +369,12 @@ impl ColumnarExec {
     }
 }
 
-/// The batch with SQL's fields in place of the file's, whose names and nullability may differ.
-fn as_schema(rows: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let (_, columns, row_count) = rows.into_parts();
+/// The batch with SQL's fields in place of the file's, whose names and nullability may differ. If asked for,
+/// its texts have buffers of their own.
+fn as_schema(rows: RecordBatch, schema: &SchemaRef, is_compact: bool) -> Result<RecordBatch> {
+    let (_, mut columns, row_count) = rows.into_parts();
+    if is_compact {
+        columns = columns.into_iter().map(compact).collect();
+    }
     Ok(record_batch(schema, columns, row_count)?)
 }

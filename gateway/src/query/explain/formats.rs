@@ -3,7 +3,7 @@
 //! A node of ours that PostgreSQL has no name for is a `Custom Scan`, with its own name as the provider. Costs are made
 //! of the planner's estimates of rows: they compare plans of one query, and say nothing of time.
 
-use super::{Lines, filter_text};
+use super::{Lines, filter_text, is_unseen};
 use crate::{
     provider::{columnar::ColumnarExec, exec::ScanExec, pushdown::Shape},
     sql::ast::ExplainFormat,
@@ -12,9 +12,7 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::{
     common::JoinType,
     physical_plan::{
-        ExecutionPlan,
-        coop::CooperativeExec,
-        displayable,
+        ExecutionPlan, displayable,
         filter::FilterExec,
         joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
         statistics::{StatisticsArgs, StatisticsContext},
@@ -105,7 +103,7 @@ struct Expected {
 }
 
 fn node(plan: &Arc<dyn ExecutionPlan>, analyze: bool, parent: Option<&str>) -> (Node, Expected) {
-    if plan.is::<CooperativeExec>()
+    if is_unseen(plan)
         && let [child] = plan.children().as_slice()
     {
         return node(child, analyze, parent);

@@ -1,8 +1,8 @@
 //! What a plan does, without any value: for the log of slow statements.
 
-use super::formats::NODES;
+use super::{formats::NODES, is_unseen};
 use crate::provider::{columnar::ColumnarExec, exec::ScanExec, pushdown::Shape};
-use datafusion::physical_plan::{ExecutionPlan, coop::CooperativeExec};
+use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
 /// Nodes of an outline, at most.
@@ -16,7 +16,7 @@ pub(crate) fn outline(plan: &Arc<dyn ExecutionPlan>) -> String {
 }
 
 fn node(plan: &Arc<dyn ExecutionPlan>, out: &mut String, left: &mut usize) {
-    if plan.is::<CooperativeExec>()
+    if is_unseen(plan)
         && let [child] = plan.children().as_slice()
     {
         return node(child, out, left);
