@@ -166,6 +166,28 @@ pub enum ValueRef<'a> {
     Array(Cow<'a, [Value]>),
 }
 
+impl Value {
+    /// The value, borrowed; `None` for NULL.
+    pub fn borrowed(&self) -> Option<ValueRef<'_>> {
+        Some(match self {
+            Self::Null => return None,
+            Self::Bool(value) => ValueRef::Bool(*value),
+            Self::Int(value) => ValueRef::Int(*value),
+            Self::Float(value) => ValueRef::Float(*value),
+            Self::Numeric { unscaled, scale } => ValueRef::Numeric { unscaled: *unscaled, scale: *scale },
+            Self::Exact(exact) => ValueRef::Exact(exact.clone()),
+            Self::Text(text) => ValueRef::Text(text.into()),
+            Self::Bytes(bytes) => ValueRef::Bytes(bytes.as_ref().into()),
+            Self::Date(days) => ValueRef::Date(*days),
+            Self::Timestamp(micros) => ValueRef::Timestamp(*micros),
+            Self::Time(micros) => ValueRef::Time(*micros),
+            Self::Interval(span) => ValueRef::Interval(*span),
+            Self::Uuid(bytes) => ValueRef::Uuid(*bytes),
+            Self::Array(items) => ValueRef::Array(items.into()),
+        })
+    }
+}
+
 impl ValueRef<'_> {
     /// The owned value; borrowed text or bytes are copied.
     pub fn into_value(self) -> Value {

@@ -177,7 +177,7 @@ async fn change_passwords(instance: &Arc<Instance>, passwords: &[String; ROLES.l
 async fn run(session: &mut Session, sql: &str) -> Result<()> {
     for statement in Statement::parse(sql)? {
         let prepared = session.prepare(statement, &[]).await?;
-        if let Outcome::Rows { rows, .. } = session.execute(&prepared, Vec::new()).await? {
+        if let Outcome::Rows { rows, .. } = session.execute(&prepared, Vec::new()).await?.in_batches() {
             let rows = rows.map_err(|error| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string()));
             rows.try_for_each(|_| std::future::ready(Ok(()))).await?;
         }

@@ -339,7 +339,7 @@ async fn answer(
     if session.takes_fast_path()
         && let Some((rows, needs)) = prepared.point_read(session, &parameters, &view)?
     {
-        return Ok(Outcome::Rows { tag: "SELECT", rows, needs });
+        return Ok(Outcome::Found { rows, needs });
     }
     let of_values = session.query_of_cached(view)?.with_parameters(&parameters);
     let needs = of_values.statement_context().needs.clone();

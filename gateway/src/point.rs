@@ -34,6 +34,7 @@ use crate::{
     context::StatementContext,
     dml::needs::on_target,
     pg::{error::Result, names::SearchPath, types::ParameterType},
+    provider::batches::FoundRows,
     rights::Needs,
     sql::ast::Statement,
     view::View,
@@ -171,7 +172,7 @@ impl CompiledPlan {
         values: &[ScalarValue],
         view: &View,
         authorize: impl FnOnce(&Needs) -> Result<()>,
-    ) -> Result<Option<(SendableRecordBatchStream, Arc<Needs>)>> {
+    ) -> Result<Option<(FoundRows, Arc<Needs>)>> {
         let Some(planned) = self.plan(statement, view) else { return Ok(None) };
         match &planned.plan {
             Plan::Read(read) if view.pushdown => {

@@ -7,7 +7,7 @@
 //! 2. The planner asks for the scan, and the same function says what [`exec`] reads.
 //! 3. If the scan reads many rows and the store has row groups, [`columnar`] reads these instead.
 //! 4. Rows of the store become batches in [`batches`] and [`decode`]. `cells` and `raw` read the same rows as they are
-//!    stored.
+//!    stored. Of what a statement finds by its key they become values of the wire at once (`row_values`).
 //!
 //! A page of rows in key order is looked for among the first rows before row groups are read ([`first_rows`]). Below an
 //! aggregation that needs the first or last row of each group only, [`loose_scan`] seeks these. `EXPLAIN`
@@ -31,6 +31,7 @@ mod predicate;
 pub mod pushdown;
 mod raw;
 mod row_layout;
+mod row_values;
 pub mod table;
 
 use crate::{
@@ -60,6 +61,7 @@ pub(crate) use open_family::{NarrowMaps, narrowed_copy};
 pub use pushdown::{Pushdown, exact_rows};
 pub(crate) use row_layout::WantedMaps;
 pub use row_layout::row_layout;
+pub(crate) use row_values::RowValues;
 pub(crate) use table::{KeyOrderedScans, timestamp_column};
 pub use table::{KeyspanTable, exact_range, schema_of};
 

@@ -44,6 +44,7 @@ use crate::{
         types::ParameterType,
     },
     point,
+    provider::batches::FoundRows,
     query::plan_cache::PreparedPlan,
     resources::Held,
     rights::Needs,
@@ -55,7 +56,7 @@ use crate::{
 };
 use arrow::datatypes::SchemaRef;
 use cursors::Cursors;
-use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue};
+use datafusion::scalar::ScalarValue;
 use keyspan_catalog::{Relation, Snapshot, SqlView, Table};
 use plan_cache::PlanCache;
 pub(crate) use prepared::{NamedStatement, Source, Statements, kept_bytes};
@@ -142,7 +143,7 @@ impl Prepared {
         session: &Session,
         values: &[ScalarValue],
         view: &View,
-    ) -> Result<Option<(SendableRecordBatchStream, Arc<Needs>)>> {
+    ) -> Result<Option<(FoundRows, Arc<Needs>)>> {
         self.kept.read(&self.analysed(), values, view, |needs| session.authorize(needs))
     }
 

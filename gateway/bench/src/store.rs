@@ -268,6 +268,7 @@ pub(super) async fn run(session: &mut Session, sql: &str) -> Result<Vec<RecordBa
         let prepared = session.prepare(statement, &[]).await?;
         batches = match session.execute(&prepared, Vec::new()).await? {
             Outcome::Rows { rows, .. } | Outcome::CopyOut { rows, .. } => rows.try_collect().await?,
+            Outcome::Found { rows, .. } => rows.into_batches().try_collect().await?,
             Outcome::CopyIn(_) | Outcome::Done(_) | Outcome::Empty => Vec::new(),
         };
     }

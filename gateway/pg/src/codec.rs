@@ -11,4 +11,5 @@ pub mod parameter;
 pub mod parse;
 pub mod print;
 pub mod record;
+pub mod scalar;
 pub mod time;

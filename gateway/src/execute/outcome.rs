@@ -1,6 +1,6 @@
 //! What a statement gives to its client.
 
-use crate::{copy::CopyIn, rights::Needs, sql::ast::copy::CopyOptions};
+use crate::{copy::CopyIn, provider::batches::FoundRows, rights::Needs, sql::ast::copy::CopyOptions};
 use datafusion::execution::SendableRecordBatchStream;
 use std::sync::Arc;
 
@@ -16,6 +16,13 @@ pub enum Outcome {
         /// The rights that they need: checked before each part of them.
         needs: Arc<Needs>,
     },
+    /// Rows of a `SELECT` that were found by their key, to be sent without batches between.
+    Found {
+        /// The rows.
+        rows: FoundRows,
+        /// The rights that they need, as above.
+        needs: Arc<Needs>,
+    },
     /// The rows of a `COPY … TO STDOUT`.
     CopyOut {
         /// The rows.
@@ -29,4 +36,15 @@ pub enum Outcome {
     Done(String),
     /// An empty statement.
     Empty,
+}
+
+impl Outcome {
+    /// The same with all rows in batches.
+    #[must_use]
+    pub fn in_batches(self) -> Self {
+        match self {
+            Self::Found { rows, needs } => Self::Rows { tag: "SELECT", rows: rows.into_batches(), needs },
+            other => other,
+        }
+    }
 }

@@ -21,6 +21,7 @@ use datafusion::{
     sql::sqlparser::ast::{self, SelectItem, SetExpr},
 };
 use futures::TryStreamExt;
+use std::sync::OnceLock;
 
 /// `PREPARE`
 pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<()> {
@@ -31,7 +32,7 @@ pub(super) async fn prepare(session: &mut Session, prepare: &Prepare) -> Result<
     let at_micros = session.instance.clock.now_micros();
     let source = Source { text: prepare.text.clone(), at_micros, by_statement: true };
     let bytes = kept_bytes(&prepare.name, &prepare.text);
-    let statement = NamedStatement { prepared: Some(prepared), types, source, bytes };
+    let statement = NamedStatement { prepared: Some(prepared), types, encoder: OnceLock::new(), source, bytes };
     session.statements.insert(prepare.name.clone(), statement)
 }
 

@@ -63,8 +63,10 @@ impl Counter {
     }
 
     fn count(&self, batch: &Batch<'_, impl Keyed>, counts: Counts) {
-        self.cut(batch);
-        self.sketch.count(batch, counts);
+        if !self.sketch.count_of_tenant(batch, counts) {
+            self.cut(batch);
+            self.sketch.count(batch, counts);
+        }
     }
 
     /// Gives the span of the first key a range of its own.

@@ -140,10 +140,22 @@ impl Sketch {
 
     /// Counts a batch of rows: each range gets its share of `counts`, by its rows.
     pub(crate) fn count(&self, keys: &impl Keys, counts: Counts) {
+        self.count_unless(keys, counts, |_| false);
+    }
+
+    /// Counts a batch of rows whose first lies in a tenant's range; returns false, and counts nothing, of another.
+    pub(crate) fn count_of_tenant(&self, keys: &impl Keys, counts: Counts) -> bool {
+        self.count_unless(keys, counts, |first| first.tenant.is_none())
+    }
+
+    fn count_unless(&self, keys: &impl Keys, counts: Counts, is_refused: impl Fn(&Range) -> bool) -> bool {
         let (ranges, all) = (self.read(), keys.len());
         let mut row = 0;
         while row < all {
             let at = place(&ranges, |from| keys.compare(row, from));
+            if row == 0 && is_refused(&ranges[at]) {
+                return false;
+            }
             let end = match ranges.get(at + 1) {
                 Some(next) => first_from(row + 1, all, |row| keys.compare(row, &next.from).is_ge()),
                 None => all,
@@ -152,6 +164,7 @@ impl Sketch {
             ranges[at].sample(|| keys.stored(row + (end - row) / 2));
             row = end;
         }
+        true
     }
 
     /// Counts what was done to ranges of keys as a whole: each range of the sketch that they touch gets the same.

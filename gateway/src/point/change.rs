@@ -196,7 +196,7 @@ impl Old {
     /// The columns of a row, an array of one value for each; `None` for one that is not shown, for the general way.
     pub(super) fn read(&self, row: &Row) -> Result<Option<Vec<ArrayRef>>> {
         let Some((layout, _)) = &self.layout else { return Ok(Some(Vec::new())) };
-        let mut rows = layout.start();
+        let mut rows = layout.start(1);
         rows.push(row)?;
         let batch = rows.finish()?;
         Ok((batch.num_rows() == 1).then(|| batch.columns().to_vec()))

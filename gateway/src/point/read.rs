@@ -5,11 +5,16 @@ use super::{
     shape::{self, Operand, SelectShape},
 };
 use crate::{
-    provider::{self, batches, decode::Layout, keys::Keys},
+    provider::{
+        self,
+        batches::{self, FoundRows},
+        decode::Layout,
+        keys::Keys,
+    },
     view::View,
 };
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::{execution::SendableRecordBatchStream, scalar::ScalarValue, sql::sqlparser::ast::Query};
+use datafusion::{scalar::ScalarValue, sql::sqlparser::ast::Query};
 use keyspan_catalog::{KeyEncoding, KeyPart, Table};
 use keyspan_storage::{Columns, TimestampRange};
 use std::{collections::HashSet, sync::Arc};
@@ -65,7 +70,7 @@ impl Read {
     }
 
     /// Its rows. `None` when the values are such that the general way has to see to them.
-    pub(super) fn rows(&self, view: &View, parameters: &[ScalarValue]) -> Option<SendableRecordBatchStream> {
+    pub(super) fn rows(&self, view: &View, parameters: &[ScalarValue]) -> Option<FoundRows> {
         let limit = match &self.limit {
             None => None,
             Some(operand) => match operand_value(operand, parameters)? {

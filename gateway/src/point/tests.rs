@@ -5,13 +5,24 @@ mod random;
 
 use crate::{
     execute::Outcome,
-    pg::{error::Result, types::ParameterType},
+    pg::{
+        codec::format::Format,
+        datetime::Style,
+        error::{Result, SqlError},
+        types::ParameterType,
+    },
+    provider::RowValues,
     session::{
         Prepared, Session,
         testing::{World, run},
     },
     sql::ast::Statement,
+    wire::{
+        encoder::{RowEncoder, write_values},
+        transaction_status::TransactionStatus,
+    },
 };
+use bytes::BytesMut;
 use datafusion::scalar::ScalarValue;
 use expect_test::{Expect, expect};
 use futures::TryStreamExt;
@@ -27,10 +38,53 @@ fn is_compiled(prepared: &Prepared) -> bool {
     prepared.kept.0.lock().as_ref().is_some_and(|(_, plan)| plan.is_some())
 }
 
+/// The messages that a query's rows give, one by one and in batches, are the same; or both ways fail alike.
+async fn assert_same_messages(session: &mut Session, prepared: &Prepared, parameters: &[ScalarValue]) {
+    for format in [Format::Text, Format::Binary] {
+        let mut both = Vec::new();
+        for in_batches in [false, true] {
+            let outcome = session.execute(prepared, parameters.to_vec()).await;
+            let Ok(Outcome::Found { mut rows, .. }) = outcome else { return };
+            let encoder = RowEncoder::new(rows.schema().clone(), &[format], Style::initial().clone().into()).unwrap();
+            // Some types are written out of arrays only.
+            let layout = rows.layout().expect("rows of a table");
+            let Some(mut values) = RowValues::of(layout, encoder.formats(), encoder.style()) else { return };
+            let mut out = BytesMut::new();
+            let written: Result<()> = async {
+                if in_batches {
+                    let mut batches = rows.into_batches();
+                    while let Some(batch) = batches.try_next().await.map_err(SqlError::from)? {
+                        let rows = encoder.batch(&batch)?;
+                        (0..rows.count()).try_for_each(|row| rows.write(row, &mut out))?;
+                    }
+                    return Ok(());
+                }
+                loop {
+                    while let Some(row) = rows.next_received() {
+                        if values.take(&row)? {
+                            write_values(values.iter(), &mut out)?;
+                            rows.count();
+                        }
+                    }
+                    if !rows.receive().await? {
+                        return Ok(());
+                    }
+                }
+            }
+            .await;
+            both.push(written.map(|()| out).map_err(|error| format!("{error:?}")));
+        }
+        assert_eq!(both[0], both[1], "{format:?}");
+    }
+}
+
 /// What a statement gave: rows as debug texts, or its tag, or its error.
 async fn answer(session: &mut Session, prepared: &Prepared, parameters: Vec<ScalarValue>) -> String {
+    if matches!(*prepared.statement, Statement::Query(_)) && session.transaction_status() != TransactionStatus::Failed {
+        assert_same_messages(session, prepared, &parameters).await;
+    }
     let done = async {
-        match session.execute(prepared, parameters).await? {
+        match session.execute(prepared, parameters).await?.in_batches() {
             Outcome::Rows { rows, tag, .. } => {
                 let schema = rows.schema();
                 let batches: Vec<_> = rows.try_collect().await.map_err(crate::pg::error::SqlError::from)?;

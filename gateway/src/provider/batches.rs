@@ -5,11 +5,11 @@
 //! where several streams read parts of one scan.
 
 use super::{
-    decode::{BatchBuilder, Layout},
+    decode::{BatchBuilder, FEW_ROWS, Layout, RowLayout},
     pushdown::Shape,
 };
 use crate::{heat::counter::Counter, pg::error::SqlError, shares::work::TableWork, view::View};
-use arrow::array::RecordBatch;
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use datafusion::{
     error::DataFusionError, execution::SendableRecordBatchStream, physical_plan::stream::RecordBatchStreamAdapter,
 };
@@ -46,13 +46,63 @@ pub struct Read {
     pub limit: Option<usize>,
 }
 
-/// Reads rows without a plan, in the batches that a [`ScanExec`](super::ScanExec) would yield.
-pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> SendableRecordBatchStream {
+/// Reads rows without a plan.
+pub fn rows(view: &View, table: &Arc<Table>, read: Read, layout: Arc<dyn Layout>) -> FoundRows {
     let reader = BatchReader::new(view, table, read, layout);
     if let Some(work) = &reader.work {
         work.scan(reader.whole, &reader.read.columns);
     }
-    batches(reader)
+    FoundRows(Box::new(reader))
+}
+
+/// Rows that are read without a plan: one by one, or in the batches that a [`ScanExec`](super::ScanExec) would yield.
+pub struct FoundRows(Box<BatchReader>);
+
+impl FoundRows {
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.0.layout.schema()
+    }
+
+    /// Their layout, for who takes them one by one; `None` for rows that come in batches only.
+    pub(crate) fn layout(&self) -> Option<&Arc<RowLayout>> {
+        self.0.layout.of_rows()
+    }
+
+    /// The next row of the store that was received; `None` if others must be [received](Self::receive) first. A row
+    /// that belongs to the result has to be [counted](Self::count).
+    pub(crate) fn next_received(&mut self) -> Option<Row> {
+        if self.0.remaining == 0 { None } else { self.0.queue.next() }
+    }
+
+    /// Whether it is known that no more rows come.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    /// Receives rows of the store; returns false at the end.
+    ///
+    /// # Errors
+    /// The store's; 54000 beyond the budget of a scan.
+    pub(crate) async fn receive(&mut self) -> Result<bool, SqlError> {
+        Ok(!self.0.is_done() && self.0.fill(0).await?)
+    }
+
+    /// Counts a row of the result.
+    pub(crate) fn count(&mut self) {
+        self.0.remaining -= 1;
+    }
+
+    /// The rows in batches.
+    pub fn into_batches(self) -> SendableRecordBatchStream {
+        batches(*self.0)
+    }
+}
+
+impl std::fmt::Debug for FoundRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FoundRows").field("read", &self.0.read).finish_non_exhaustive()
+    }
 }
 
 pub(super) fn batches(reader: BatchReader) -> SendableRecordBatchStream {
@@ -125,7 +175,10 @@ impl BatchReader {
 
     /// The next batch; `None` at the end.
     async fn next(&mut self) -> crate::pg::error::Result<Option<RecordBatch>> {
-        let mut batch = self.layout.start();
+        if self.is_done() {
+            return Ok(None);
+        }
+        let mut batch = self.layout.start(self.rows_max().filter(|rows| *rows <= FEW_ROWS).unwrap_or_default());
         while self.remaining > batch.size().rows && !self.is_full(batch.as_ref()) {
             if let Some(row) = self.queue.next() {
                 batch.push(&row)?;
@@ -138,7 +191,19 @@ impl BatchReader {
             return Ok(None);
         }
         self.remaining -= rows;
-        Ok(Some(batch.finish()?.slice(0, rows)))
+        let batch = batch.finish()?;
+        Ok(Some(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch }))
+    }
+
+    /// The most rows that are still to come, if that is known.
+    fn rows_max(&self) -> Option<usize> {
+        if is_point(&self.read.rows) { Some(1) } else { self.read.limit.map(|_| self.remaining) }
+    }
+
+    /// Whether no more rows come.
+    fn is_done(&self) -> bool {
+        let has_received = self.queue.len() > 0 || self.incoming.is_some();
+        self.remaining == 0 || (!has_received && self.read.rows.is_empty())
     }
 
     fn is_full(&self, batch: &dyn BatchBuilder) -> bool {
@@ -173,7 +238,12 @@ impl BatchReader {
             self.last = rows.last().map(|row| row.key.clone());
             if !rows.is_empty() {
                 self.queue = rows.into_iter();
-                self.incoming = Some(incoming);
+                if is_point(&self.read.rows) {
+                    // One key has one row: the store need not be asked once more.
+                    self.read.rows = RowSet::none();
+                } else {
+                    self.incoming = Some(incoming);
+                }
                 return Ok(true);
             }
         }
@@ -204,6 +274,11 @@ impl BatchReader {
             None => self.view.scan(&self.table, scan),
         }
     }
+}
+
+/// Whether these are one key.
+fn is_point(rows: &RowSet) -> bool {
+    matches!(rows.ranges(), [only] if only.as_point().is_some())
 }
 
 /// The share of [`BATCH_BYTES_TARGET`] of a batch of at most `rows` rows.

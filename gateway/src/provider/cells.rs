@@ -257,7 +257,7 @@ impl Layout for Arc<CellLayout> {
         &self.schema
     }
 
-    fn start(&self) -> Box<dyn BatchBuilder> {
+    fn start(&self, _: usize) -> Box<dyn BatchBuilder> {
         let kind = |source: &Source| match source {
             Source::Part(_, kind) => *kind,
             Source::Key | Source::Bytes => SqlType::Bytea,

@@ -28,7 +28,7 @@ use keyspan_catalog::{
     table::{OnBadKey, OnBadValue},
     value::{clock::is_time, interval::Interval},
 };
-use keyspan_storage::{Aggregate, FamilyName, Row, aggregate};
+use keyspan_storage::{Aggregate, Cell, FamilyName, Row, aggregate};
 use std::{fmt, sync::Arc};
 
 mod arrays;
@@ -37,12 +37,19 @@ mod maps;
 use arrays::Arrays;
 use maps::NewestValue;
 
+/// Rows of a batch up to which its columns have as much room as they need.
+pub(super) const FEW_ROWS: usize = 128;
+/// The room for a text in a batch of few rows; longer ones take another block.
+const TEXT_BYTES: u32 = 64;
+/// The least block of texts.
+const TEXT_BLOCK_BYTES_MIN: u32 = 256;
+
 /// Describes the batches of a scan.
 pub trait Layout: fmt::Debug + Send + Sync {
     /// The columns of a batch.
     fn schema(&self) -> &SchemaRef;
-    /// Starts a batch.
-    fn start(&self) -> Box<dyn BatchBuilder>;
+    /// Starts a batch of at most `rows` rows, for which room is made; 0 if that is not known.
+    fn start(&self, rows: usize) -> Box<dyn BatchBuilder>;
     /// The layout, if it is of a table's rows.
     fn of_rows(&self) -> Option<&Arc<RowLayout>> {
         None
@@ -147,13 +154,47 @@ impl Layout for Arc<RowLayout> {
         &self.schema
     }
 
-    fn start(&self) -> Box<dyn BatchBuilder> {
-        Box::new(RowBuilder::new(self))
+    fn start(&self, rows: usize) -> Box<dyn BatchBuilder> {
+        Box::new(RowBuilder::new(self, rows))
     }
 
     fn of_rows(&self) -> Option<&Arc<RowLayout>> {
         // Whoever asks has values only, no timestamps.
         self.cells.iter().all(|(cell, _)| cell.shows == Shows::Value).then_some(self)
+    }
+}
+
+impl RowLayout {
+    /// The parts of a key, if the batch has some of them; none of a key whose parts read as NULL. `None` if the row
+    /// must be skipped since its key does not conform.
+    pub(super) fn parts_of<'a>(&self, checked: &mut CheckedKeys, key: &'a [u8]) -> Result<Option<Vec<ValueRef<'a>>>> {
+        let mut parts = Vec::new();
+        let decoded = if self.parts.is_empty() {
+            checked.next(&self.keys, key)
+        } else {
+            parts.reserve_exact(self.keys.column_count());
+            self.keys.decode_refs(key, &mut parts)
+        };
+        match (decoded, self.on_bad_key) {
+            (Ok(()), _) => {}
+            (Err(_), OnBadKey::Skip) => return Ok(None),
+            (Err(_), OnBadKey::Null) => parts.clear(),
+            (Err(error), OnBadKey::Error) => return Err(bad_key(key, &error)),
+        }
+        Ok(Some(parts))
+    }
+
+    /// The newest cell of each column of cells, in their order.
+    pub(super) fn newest<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = Option<&'a Cell>> {
+        let mut cells = row.cells.as_slice();
+        self.cells.iter().map(move |(column, _)| {
+            let goal = (&column.family, &column.qualifier);
+            // The first cell of a column is its newest.
+            while cells.first().is_some_and(|cell| (&cell.family, &cell.qualifier) < goal) {
+                cells = &cells[1..];
+            }
+            cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal)
+        })
     }
 }
 
@@ -171,8 +212,9 @@ pub(super) struct RowBuilder {
 }
 
 impl RowBuilder {
-    pub(super) fn new(layout: &Arc<RowLayout>) -> Self {
-        let columns = layout.kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect();
+    /// A builder with room for `rows` rows.
+    pub(super) fn new(layout: &Arc<RowLayout>, rows: usize) -> Self {
+        let columns = layout.kinds.iter().map(|kind| ColumnBuilder::with_capacity(*kind, rows)).collect();
         let (checked, map, size) = (CheckedKeys::default(), MapWriter::default(), BatchSize::default());
         Self { layout: Arc::clone(layout), columns, checked, map, newest: Vec::new(), size }
     }
@@ -199,22 +241,8 @@ impl RowBuilder {
 
     /// Appends the parts of a key; returns false if the row must be skipped since its key does not conform.
     fn push_key(&mut self, key: &[u8]) -> Result<bool> {
-        let layout = &self.layout;
-        if layout.parts.is_empty() {
-            return match (self.checked.next(&layout.keys, key), layout.on_bad_key) {
-                (Ok(()), _) | (Err(_), OnBadKey::Null) => Ok(true),
-                (Err(_), OnBadKey::Skip) => Ok(false),
-                (Err(error), OnBadKey::Error) => Err(bad_key(key, &error)),
-            };
-        }
-        let mut parts = Vec::with_capacity(layout.keys.column_count());
-        match (layout.keys.decode_refs(key, &mut parts), layout.on_bad_key) {
-            (Ok(()), _) => {}
-            (Err(_), OnBadKey::Skip) => return Ok(false),
-            (Err(_), OnBadKey::Null) => parts.clear(),
-            (Err(error), OnBadKey::Error) => return Err(bad_key(key, &error)),
-        }
-        for (part, column) in &layout.parts {
+        let Some(parts) = self.layout.parts_of(&mut self.checked, key)? else { return Ok(false) };
+        for (part, column) in &self.layout.parts {
             match parts.get(*part) {
                 Some(part) => self.size.bytes += self.columns[*column].push(part)?,
                 None => self.columns[*column].push_null(),
@@ -252,16 +280,9 @@ impl BatchBuilder for RowBuilder {
         if !self.push_key(&row.key)? {
             return Ok(());
         }
-        let mut cells = row.cells.as_slice();
-        for at in 0..self.layout.cells.len() {
-            let (column, _) = &self.layout.cells[at];
-            let goal = (&column.family, &column.qualifier);
-            // The first cell of a column is its newest.
-            while cells.first().is_some_and(|cell| (&cell.family, &cell.qualifier) < goal) {
-                cells = &cells[1..];
-            }
-            let newest = cells.first().filter(|cell| (&cell.family, &cell.qualifier) == goal);
-            match column.shows {
+        let layout = Arc::clone(&self.layout);
+        for (at, newest) in layout.newest(row).enumerate() {
+            match layout.cells[at].0.shows {
                 Shows::Value => self.push_value_of(at, &row.key, newest.map(|cell| &cell.value[..]))?,
                 Shows::Timestamp => self.push_timestamp_of(at, newest.map(|cell| cell.timestamp))?,
             }
@@ -350,7 +371,7 @@ impl ColumnBuilder {
             }
             SqlType::Exact(_) => Self::Exact(LargeBinaryBuilder::with_capacity(rows, 0)),
             SqlType::Text | SqlType::Name | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json | SqlType::Jsonb => {
-                Self::Text(StringViewBuilder::with_capacity(rows))
+                Self::Text(texts(rows))
             }
             SqlType::Bit(_) | SqlType::Varbit(_) => Self::Bits(LargeStringBuilder::with_capacity(rows, 0)),
             SqlType::Bytea => Self::Bytea(BinaryBuilder::with_capacity(rows, 0)),
@@ -431,26 +452,13 @@ impl ColumnBuilder {
 
     /// [`push`](Self::push) of a value that may be NULL.
     pub(super) fn push_value(&mut self, value: &Value) -> Result<usize> {
-        let value = match value {
-            Value::Null => {
+        match value.borrowed() {
+            Some(value) => self.push(&value),
+            None => {
                 self.push_null();
-                return Ok(1);
+                Ok(1)
             }
-            Value::Bool(value) => ValueRef::Bool(*value),
-            Value::Int(value) => ValueRef::Int(*value),
-            Value::Float(value) => ValueRef::Float(*value),
-            Value::Numeric { unscaled, scale } => ValueRef::Numeric { unscaled: *unscaled, scale: *scale },
-            Value::Exact(exact) => ValueRef::Exact(exact.clone()),
-            Value::Text(text) => ValueRef::Text(text.into()),
-            Value::Bytes(bytes) => ValueRef::Bytes(bytes.as_ref().into()),
-            Value::Date(days) => ValueRef::Date(*days),
-            Value::Timestamp(micros) => ValueRef::Timestamp(*micros),
-            Value::Time(micros) => ValueRef::Time(*micros),
-            Value::Interval(span) => ValueRef::Interval(*span),
-            Value::Uuid(bytes) => ValueRef::Uuid(*bytes),
-            Value::Array(items) => ValueRef::Array(items.into()),
-        };
-        self.push(&value)
+        }
     }
 
     /// Appends the value of a cell; returns its size in bytes. Appends nothing on an error.
@@ -531,12 +539,22 @@ impl ColumnBuilder {
     }
 }
 
+/// A column of texts with room for `rows` rows. Blocks of texts have 16 KiB at least, unless rows are few: ten columns
+/// of one row would touch as many of them.
+fn texts(rows: usize) -> StringViewBuilder {
+    let texts = StringViewBuilder::with_capacity(rows);
+    match rows {
+        1..=FEW_ROWS => texts.with_fixed_block_size((rows as u32 * TEXT_BYTES).max(TEXT_BLOCK_BYTES_MIN)),
+        _ => texts,
+    }
+}
+
 fn span_of(Interval { months, days, micros }: Interval) -> Result<IntervalMonthDayNano> {
     Ok(IntervalMonthDayNano::new(months, days, micros.checked_mul(1_000).ok_or_else(unfit)?))
 }
 
 /// Whether the bytes are a date or time in the range of the type.
-fn accepts(kind: SqlType, bytes: &[u8]) -> bool {
+pub(super) fn accepts(kind: SqlType, bytes: &[u8]) -> bool {
     kind_accepts(kind).is_none_or(|accepts| (accepts.holds)(bytes))
 }
 

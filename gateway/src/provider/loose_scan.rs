@@ -347,7 +347,7 @@ impl Walk<'_> {
     /// The edges of the next groups, at most `groups_max` of them; `None` at the end.
     async fn next(&mut self, groups_max: usize, batch_rows: usize) -> Result<Option<RecordBatch>, SqlError> {
         let Groups { edges, names, layout, .. } = self.groups;
-        let mut batch = layout.start();
+        let mut batch = layout.start(0);
         let backwards = *edges == Edges::Last;
         // Of a single group only the edge is read.
         let rows_max = if names.is_empty() { 1 } else { SEEK_ROWS };

@@ -123,7 +123,7 @@ impl Layout for Arc<RawLayout> {
         &self.schema
     }
 
-    fn start(&self) -> Box<dyn BatchBuilder> {
+    fn start(&self, _: usize) -> Box<dyn BatchBuilder> {
         let column = |source: &Source| match source {
             Source::Part(_, kind) => RawColumn::Values(ColumnBuilder::new(*kind)),
             Source::Key => RawColumn::Values(ColumnBuilder::new(SqlType::Bytea)),

@@ -32,7 +32,7 @@ use crate::{
 };
 use datafusion::scalar::ScalarValue;
 use pgwire::api::Type;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Portals of a connection, at most.
 const PORTALS_MAX: usize = 256;
@@ -85,7 +85,7 @@ impl Connection {
         let at_micros = self.session.instance.clock.now_micros();
         let source = Source { text, at_micros, by_statement: false };
         let bytes = kept_bytes(&name, sql);
-        let statement = NamedStatement { prepared, types, source, bytes };
+        let statement = NamedStatement { prepared, types, encoder: OnceLock::new(), source, bytes };
         self.session.statements.insert(name, statement)?;
         reply::parse_complete(&mut self.output.buffer);
         Ok(())
@@ -133,9 +133,8 @@ impl Connection {
             parameter::decode(value.as_deref(), kind, format, &data.data, input.input())
         });
         let values = values.collect::<Result<Vec<_>>>()?;
-        let columns = prepared.as_ref().and_then(|prepared| prepared.columns.clone());
-        let encoder =
-            columns.map(|columns| RowEncoder::new(columns, &bind.results, self.session.style().clone())).transpose()?;
+        let encoder = statement.encoder(self.session.style())?;
+        let encoder = encoder.map(|encoder| encoder.with_formats(&bind.results)).transpose()?;
         let state = PortalState::Bound(values);
         let bytes = bind.values.iter().flatten().map(|value| value.len()).sum();
         let mut held = self.session.held();
@@ -151,8 +150,7 @@ impl Connection {
             Target::Statement(name) => {
                 let statement = self.session.statements.get(name)?;
                 reply::parameters(statement.types.iter().map(Type::oid), &mut self.output.buffer);
-                let columns = statement.prepared.as_ref().and_then(|prepared| prepared.columns.clone());
-                columns.map(|columns| RowEncoder::new(columns, &[], self.session.style().clone())).transpose()?
+                statement.encoder(self.session.style())?
             }
             Target::Portal(name) => match self.portals.get(name) {
                 Some(portal) => portal.encoder.clone(),
@@ -218,6 +216,13 @@ impl Connection {
                         None => RowEncoder::new(rows.schema(), &portal.formats, session.style().clone())?,
                     };
                     portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)), needs);
+                }
+                Outcome::Found { rows, needs } => {
+                    let encoder = match &portal.encoder {
+                        Some(encoder) => encoder.clone(),
+                        None => RowEncoder::new(rows.schema().clone(), &portal.formats, session.style().clone())?,
+                    };
+                    portal.state = PortalState::Running(RowsUnderWay::found(rows, encoder), needs);
                 }
                 // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.
                 Outcome::CopyOut { rows, options } => {

@@ -94,6 +94,11 @@ impl Connection {
                 encoder.describe(&mut output.buffer);
                 RowsUnderWay::new(tag, rows, Form::Rows(encoder)).send(None, &mut guard, output).await?
             }
+            Outcome::Found { rows, .. } => {
+                let encoder = RowEncoder::new(columns(&prepared, rows.schema()), &[], session.style().clone())?;
+                encoder.describe(&mut output.buffer);
+                RowsUnderWay::found(rows, encoder).send(None, &mut guard, output).await?
+            }
             Outcome::CopyOut { rows, options } => {
                 copy::begin_out(rows, options, session, output)?.send(None, &mut guard, output).await?
             }

@@ -4,11 +4,18 @@
 use super::Prepared;
 use crate::{
     lock::{Mutex, MutexGuard},
-    pg::error::{Result, SqlError, SqlState},
+    pg::{
+        datetime::Style,
+        error::{Result, SqlError, SqlState},
+    },
     resources::Held,
+    wire::encoder::RowEncoder,
 };
 use pgwire::api::Type;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 /// Prepared statements of a session, at most.
 const STATEMENTS_MAX: usize = 4_096;
@@ -33,10 +40,32 @@ pub(crate) struct NamedStatement {
     pub(crate) prepared: Option<Prepared>,
     /// The types of the parameters, as the client declared them or the server described them.
     pub(crate) types: Vec<Type>,
+    /// The encoder of its rows as text, once it was asked for.
+    pub(crate) encoder: OnceLock<RowEncoder>,
     /// Where it comes from.
     pub(crate) source: Source,
     /// About how many bytes it takes: [`kept_bytes`] of its text, which the one without a name does not keep.
     pub(crate) bytes: usize,
+}
+
+impl NamedStatement {
+    /// The encoder of its rows as text in a style; `None` for a statement without rows.
+    ///
+    /// # Errors
+    /// A fault of ours.
+    pub(crate) fn encoder(&self, style: &Arc<Style>) -> Result<Option<RowEncoder>> {
+        let Some(columns) = self.prepared.as_ref().and_then(|prepared| prepared.columns.as_ref()) else {
+            return Ok(None);
+        };
+        let encoder = match self.encoder.get() {
+            Some(encoder) => encoder.clone(),
+            None => {
+                let encoder = RowEncoder::new(columns.clone(), &[], style.clone())?;
+                self.encoder.get_or_init(|| encoder).clone()
+            }
+        };
+        Ok(Some(encoder.with_style(style.clone())))
+    }
 }
 
 /// About how many bytes a prepared statement of a text takes. The tree of one without a name is not counted: there is

@@ -150,9 +150,10 @@ async fn shown(
     prepared: &Prepared,
     parameters: Vec<ScalarValue>,
 ) -> crate::pg::error::Result<String> {
-    match session.execute(prepared, parameters).await? {
+    match session.execute(prepared, parameters).await?.in_batches() {
         Outcome::Empty => Ok(String::new()),
         Outcome::Done(tag) => Ok(tag),
+        Outcome::Found { .. } => unreachable!("all rows are in batches"),
         Outcome::CopyIn(_) => Ok("COPY FROM STDIN".to_owned()),
         Outcome::Rows { rows, .. } | Outcome::CopyOut { rows, .. } => {
             let mut lines = Vec::new();

@@ -31,9 +31,38 @@ impl RowEncoder {
     /// # Errors
     /// 08P01 for any other number of formats.
     pub fn new(schema: SchemaRef, formats: &[Format], style: Arc<Style>) -> Result<Self> {
-        let formats = Format::for_each(formats, schema.fields().len(), "column")?.into();
         let kinds = schema.fields().iter().map(|field| types::pg_type(field)).collect();
-        Ok(Self { schema, kinds, formats, style })
+        Self { schema, kinds, formats: Arc::default(), style }.with_formats(formats)
+    }
+
+    /// An encoder of the same columns in other formats.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_formats(&self, formats: &[Format]) -> Result<Self> {
+        let formats = Format::for_each(formats, self.kinds.len(), "column")?.into();
+        Ok(Self { formats, ..self.clone() })
+    }
+
+    /// The same with text in another style.
+    #[must_use]
+    pub fn with_style(self, style: Arc<Style>) -> Self {
+        Self { style, ..self }
+    }
+
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The format of each column.
+    pub fn formats(&self) -> &[Format] {
+        &self.formats
+    }
+
+    /// The style of text.
+    pub fn style(&self) -> &Arc<Style> {
+        &self.style
     }
 
     /// Writes the RowDescription message.
@@ -65,8 +94,9 @@ impl RowEncoder {
         }
         let columns = batch.columns().iter().zip(self.schema.fields()).zip(self.kinds.iter().zip(&*self.formats));
         let columns = columns.map(|((array, field), (kind, format))| {
-            if types::pg_type(&Field::new("", array.data_type().clone(), true))
-                == types::pg_type(&Field::new("", field.data_type().clone(), true))
+            if array.data_type() == field.data_type()
+                || types::pg_type(&Field::new("", array.data_type().clone(), true))
+                    == types::pg_type(&Field::new("", field.data_type().clone(), true))
             {
                 return Ok(Column::new(array, kind, *format, &self.style)?.padded(field));
             }
@@ -129,6 +159,31 @@ impl Rows {
         finish(at, out);
         Ok(())
     }
+}
+
+/// Writes the DataRow message of a row whose values are written already.
+///
+/// # Errors
+/// 54000 for a row of 2 GiB.
+pub fn write_values<'a>(values: impl ExactSizeIterator<Item = Option<&'a [u8]>>, out: &mut BytesMut) -> Result<()> {
+    let at = start(b'D', out);
+    out.put_u16(values.len() as u16);
+    for value in values {
+        match value {
+            Some(value) => {
+                out.put_u32(value.len() as u32);
+                out.put_slice(value);
+            }
+            None => out.put_i32(-1),
+        }
+    }
+    // A value that is too long makes a row that is.
+    if i32::try_from(out.len() - at).is_err() {
+        out.truncate(at - 1);
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too long to be sent"));
+    }
+    finish(at, out);
+    Ok(())
 }
 
 /// Starts a message; returns the position of its length in `out`, for [`finish`].

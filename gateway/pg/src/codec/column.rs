@@ -391,7 +391,7 @@ const JSONB_VERSION: u8 = 1;
 
 /// How bytes are written.
 #[derive(Clone, Copy)]
-enum Bytes {
+pub(super) enum Bytes {
     Raw,
     /// Texts of `0` and `1` as their number and as bits, the first of a byte being its greatest.
     Bits,
@@ -403,11 +403,11 @@ enum Bytes {
 }
 
 impl Bytes {
-    fn of_text(kind: &Type, binary: bool) -> Self {
+    pub(super) fn of_text(kind: &Type, binary: bool) -> Self {
         if binary && *kind == Type::JSONB { Self::Jsonb } else { Self::Raw }
     }
 
-    fn of_bytes(kind: &Type, binary: bool, style: &Style) -> Self {
+    pub(super) fn of_bytes(kind: &Type, binary: bool, style: &Style) -> Self {
         match *kind {
             _ if binary => Self::Raw,
             Type::UUID => Self::Uuid,
@@ -416,7 +416,7 @@ impl Bytes {
         }
     }
 
-    fn write(self, bytes: &[u8], out: &mut BytesMut) {
+    pub(super) fn write(self, bytes: &[u8], out: &mut BytesMut) {
         match self {
             Self::Raw => out.put_slice(bytes),
             Self::Bits => {

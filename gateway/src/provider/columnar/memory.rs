@@ -123,7 +123,7 @@ struct MemoryReader {
 impl MemoryReader {
     /// The next batch; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>, SqlError> {
-        let mut batch = RowBuilder::new(&self.layout);
+        let mut batch = RowBuilder::new(&self.layout, 0);
         let bytes_max = batch_bytes_max(self.batch_rows);
         while let Some(part) = self.parts.front() {
             let (mut last, mut failed) = (None, None);
