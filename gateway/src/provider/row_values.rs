@@ -50,7 +50,8 @@ impl RowValues {
     /// Takes a row; returns false if it must be skipped, since its key does not conform.
     ///
     /// # Errors
-    /// As [`push`](super::decode::BatchBuilder::push); 22008 for a date or time that PostgreSQL's binary form cannot hold.
+    /// As [`push`](super::decode::BatchBuilder::push); 22008 for a date or time that PostgreSQL's binary form cannot
+    /// hold.
     pub(crate) fn take(&mut self, row: &Row) -> Result<bool> {
         let layout = Arc::clone(&self.layout);
         self.written.clear();
