@@ -7,6 +7,7 @@ use crate::{
     },
     pg::{
         codec::{format::Format, parameter},
+        datetime::Style,
         error::{Result, SqlError, SqlState},
         types::ParameterType,
     },
@@ -30,6 +31,7 @@ use crate::{
         reply,
     },
 };
+use arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
 use pgwire::api::Type;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +47,16 @@ pub(crate) struct Portal {
     state: PortalState,
     /// The memory of its values.
     _held: Held,
+}
+
+impl Portal {
+    /// The encoder of its rows: that of the columns that were told, if some were.
+    fn encoder_of(&self, columns: SchemaRef, style: &Arc<Style>) -> Result<RowEncoder> {
+        match &self.encoder {
+            Some(encoder) => Ok(encoder.clone()),
+            None => RowEncoder::new(columns, &self.formats, style.clone()),
+        }
+    }
 }
 
 enum PortalState {
@@ -211,17 +223,11 @@ impl Connection {
             portal.state = PortalState::Done;
             match guard.run(session.execute(prepared, values)).await?? {
                 Outcome::Rows { tag, rows, needs } => {
-                    let encoder = match &portal.encoder {
-                        Some(encoder) => encoder.clone(),
-                        None => RowEncoder::new(rows.schema(), &portal.formats, session.style().clone())?,
-                    };
+                    let encoder = portal.encoder_of(rows.schema(), session.style())?;
                     portal.state = PortalState::Running(RowsUnderWay::new(tag, rows, Form::Rows(encoder)), needs);
                 }
                 Outcome::Found { rows, needs } => {
-                    let encoder = match &portal.encoder {
-                        Some(encoder) => encoder.clone(),
-                        None => RowEncoder::new(rows.schema().clone(), &portal.formats, session.style().clone())?,
-                    };
+                    let encoder = portal.encoder_of(rows.schema().clone(), session.style())?;
                     portal.state = PortalState::Running(RowsUnderWay::found(rows, encoder), needs);
                 }
                 // As in PostgreSQL, the number of rows that Execute asks for does not bound a COPY.

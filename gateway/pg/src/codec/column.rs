@@ -366,7 +366,7 @@ fn interval<T: ArrowPrimitiveType>(
     })
 }
 
-fn out_of_range(what: &str) -> SqlError {
+pub(super) fn out_of_range(what: &str) -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 

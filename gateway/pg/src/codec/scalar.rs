@@ -5,7 +5,12 @@
 //! for every type.
 
 use crate::{
-    codec::{column::Bytes, float, format::Format, numeric, time},
+    codec::{
+        column::{Bytes, out_of_range},
+        float,
+        format::Format,
+        numeric, time,
+    },
     datetime::{Style, encode},
     error::{Result, SqlError, SqlState},
     types::pg_type_of,
@@ -132,10 +137,6 @@ impl Scalar {
 
 fn unfit() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "the value does not fit the column's type")
-}
-
-fn out_of_range(what: &str) -> SqlError {
-    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 
 #[cfg(test)]
