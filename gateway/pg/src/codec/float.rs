@@ -3,9 +3,19 @@
 
 use bytes::{BufMut, BytesMut};
 
+/// The least number but zero that is written without an exponent.
+const PLAIN_MIN: f64 = 1e-4;
+
 /// Writes a `double precision`.
 #[inline]
 pub fn write_f64(value: f64, out: &mut BytesMut) {
+    if (PLAIN_MIN..1e15).contains(&value.abs()) {
+        return match value.trunc() == value {
+            true => out.put_slice(itoa::Buffer::new().format(value as i64).as_bytes()),
+            // The library writes these as PostgreSQL does.
+            false => out.put_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
+        };
+    }
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),
         None => reformat(ryu::Buffer::new().format_finite(value), 15, out),
@@ -15,6 +25,12 @@ pub fn write_f64(value: f64, out: &mut BytesMut) {
 /// Writes a `real`.
 #[inline]
 pub fn write_f32(value: f32, out: &mut BytesMut) {
+    if (PLAIN_MIN as f32..1e6).contains(&value.abs()) {
+        return match value.trunc() == value {
+            true => out.put_slice(itoa::Buffer::new().format(value as i64).as_bytes()),
+            false => out.put_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
+        };
+    }
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),
         None => reformat(ryu::Buffer::new().format_finite(value), 6, out),
@@ -127,6 +143,8 @@ mod tests {
             (-100.0, "-100"),
             (0.1, "0.1"),
             (0.0001, "0.0001"),
+            (0.00012, "0.00012"),
+            (-0.00009999, "-9.999e-05"),
             (0.00001, "1e-05"),
             (0.000015, "1.5e-05"),
             (123456789012345.0, "123456789012345"),
@@ -166,6 +184,27 @@ mod tests {
         fn what_is_printed_is_the_number(value: f64) {
             prop_assume!(value.is_finite());
             prop_assert_eq!(double(value).parse::<f64>().unwrap().to_bits(), value.to_bits());
+        }
+
+        // What is short is written as what is not.
+        #[test]
+        fn plain_numbers_are_printed_as_others_are(
+            whole in -2_000_000i64..2_000_000,
+            below in 0u32..8,
+            far in any::<f64>(),
+        ) {
+            let near = whole as f64 / 10f64.powi(below as i32);
+            for value in [near, near * 1e9, far] {
+                prop_assume!(value.is_finite());
+                let (mut by_parts, mut by_parts_single) = (BytesMut::new(), BytesMut::new());
+                reformat(ryu::Buffer::new().format_finite(value), 15, &mut by_parts);
+                prop_assert_eq!(double(value).into_bytes(), &by_parts[..]);
+                let value = value as f32;
+                if value.is_finite() {
+                    reformat(ryu::Buffer::new().format_finite(value), 6, &mut by_parts_single);
+                    prop_assert_eq!(single(value).into_bytes(), &by_parts_single[..]);
+                }
+            }
         }
     }
 }
