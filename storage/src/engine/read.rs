@@ -23,7 +23,6 @@ use super::{
     manifest::SegmentId,
     memtable::bounds,
     pins::PinnedState,
-    segment::StoredCell,
     state::{MemtableLookup, Table},
     writer::Shared,
 };
@@ -198,7 +197,7 @@ impl Reading {
             self.inline_rows = self.inline_rows.saturating_sub(1);
             let Some((key, body)) = self.next()? else { break };
             let Some(body) = body else { continue };
-            let cells = self.wanted.cells(&self.table, body);
+            let cells = self.wanted.cells(&self.table, body)?;
             if let Some(row) = self.reader.read(key, cells) {
                 bytes += row.size();
                 batch.push(row);
@@ -276,9 +275,7 @@ impl Reading {
                     {
                         // Every row of the segment has this column, and nothing condemns it: its value need not be
                         // read.
-                        let (timestamp, value) = (meta.stamp, bytes::Bytes::new());
-                        let cell = StoredCell { family, qualifier, timestamp, value };
-                        return Ok(Some((own()?, Body::Cells(vec![cell], meta.stamp))));
+                        return Ok(Some((own()?, Body::Witness(family, qualifier, meta.stamp))));
                     }
                     let row = self.shared.rows.read(&location)?;
                     Some((own()?, Body::Encoded(row, Some(location.segment.meta().stamp))))

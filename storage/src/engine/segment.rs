@@ -80,7 +80,7 @@ pub(crate) use fuzz::{fuzz_footer, fuzz_tail};
 pub(crate) use open::{Caches, Segment};
 pub(crate) use options::{Compression, Limits, SegmentOptions};
 pub(crate) use rows::{
-    EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, SelectedColumns, SelectedFamily, StoredCell,
+    DecodedRow, EncodedRow, EncodedRows, Rows, RowsRequest, SegmentRow, SelectedColumns, SelectedFamily,
 };
 pub(crate) use shape::{ColumnFrequency, Shape};
 pub(crate) use writer::SegmentWriter;

@@ -244,7 +244,7 @@ impl Table {
 
     /// The cells of a row that is as of a stamp, without those that past rules had condemned since.
     pub(crate) fn without_condemned(&self, mut cells: Vec<Cell>, as_of: Option<i64>) -> Vec<Cell> {
-        let Some(as_of) = as_of else { return cells };
+        let Some(as_of) = as_of.filter(|_| !self.past_rules.is_empty()) else { return cells };
         for past in self.past_rules.iter().filter(|past| past.at_micros > as_of) {
             let Some(family) = self.descriptor.family(past.family) else { continue };
             cells = row::without_condemned(cells, family, &past.rule, past.at_micros);

@@ -2,15 +2,18 @@
 
 use super::merge::Body;
 use crate::{
-    Cell, Columns, FamilyName, Scan, TimestampRange,
+    Cell, Columns, FamilyName, Result, Scan, TimestampRange,
     engine::{
         cells,
-        segment::{SelectedColumns, SelectedFamily, StoredCell},
+        segment::{DecodedRow, SelectedColumns, SelectedFamily},
         state::Table,
     },
     row::RowReader,
 };
 use bytes::Bytes;
+
+/// Cells of a row that room is made for at once: rows of families with many columns have few of them.
+const CELLS_MAX: usize = 16;
 
 /// The selection for each family, by number; `None` if no family has the number.
 #[derive(Debug)]
@@ -110,20 +113,32 @@ impl CellSelection {
 
     /// The selected cells of a row, in whole columns. If rows without selected cells count, also enough other cells to
     /// prove that the row exists.
-    pub(super) fn cells(&self, table: &Table, body: Body) -> Vec<Cell> {
-        match body {
+    ///
+    /// # Errors
+    /// Errors of reading files.
+    pub(super) fn cells(&self, table: &Table, body: Body) -> Result<Vec<Cell>> {
+        Ok(match body {
             Body::Encoded(row, as_of) => table.without_condemned(self.of_encoded(&row), as_of),
-            Body::Cells(cells, stamp) => table.without_condemned(self.of_stored(cells), Some(stamp)),
-        }
+            Body::Decoded(row, stamp) => table.without_condemned(self.of_decoded(&row)?, Some(stamp)),
+            Body::Witness(family, qualifier, timestamp) => {
+                let cell = |name: &FamilyName| Cell { family: name.clone(), qualifier, timestamp, value: Bytes::new() };
+                table.without_condemned(self.name(family).map(cell).into_iter().collect(), Some(timestamp))
+            }
+        })
     }
 
-    fn of_stored(&self, cells: Vec<StoredCell>) -> Vec<Cell> {
-        let mut wanted_cells = Vec::with_capacity(cells.len());
-        wanted_cells.extend(cells.into_iter().filter_map(|StoredCell { family, qualifier, timestamp, value }| {
-            let wanted = self.families.get(family as usize)?.as_ref()?;
-            Some(Cell { family: wanted.name.clone(), qualifier, timestamp, value })
-        }));
-        wanted_cells
+    fn of_decoded(&self, row: &DecodedRow) -> Result<Vec<Cell>> {
+        let mut cells = Vec::with_capacity(row.columns().min(CELLS_MAX));
+        row.cells(|cell| {
+            let Some(family) = self.name(cell.family) else { return };
+            let (qualifier, value) = (cell.qualifier(), cell.value());
+            cells.push(Cell { family: family.clone(), qualifier, timestamp: cell.timestamp, value });
+        })?;
+        Ok(cells)
+    }
+
+    fn name(&self, family: u32) -> Option<&FamilyName> {
+        self.families.get(family as usize)?.as_ref().map(|wanted| &wanted.name)
     }
 
     fn of_encoded(&self, row: &Bytes) -> Vec<Cell> {

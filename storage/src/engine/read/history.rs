@@ -59,7 +59,7 @@ impl HistoryReader {
     fn next_of(&self, merge: &mut Merge) -> Result<Option<Change>> {
         while let Some((key, body)) = merge.next()? {
             // Condemned before the history was extended: it has no cell any more.
-            let Some(cell) = self.wanted.cells(&self.table, body).into_iter().next() else { continue };
+            let Some(cell) = self.wanted.cells(&self.table, body)?.into_iter().next() else { continue };
             let (row, stamp) = history::of_key(&key).ok_or_else(|| self.damaged("a key is none"))?;
             return Ok(Some(Change { row, stamp, value: cell.value }));
         }

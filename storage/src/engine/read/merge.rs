@@ -10,7 +10,7 @@ use crate::{
     engine::{
         memtable::Slot,
         ranges::positions_in,
-        segment::{self, RowsRequest, Segment, SegmentRow, StoredCell},
+        segment::{self, DecodedRow, RowsRequest, Segment, SegmentRow},
         state::Table,
         tablet::Tablet,
     },
@@ -28,8 +28,10 @@ const SLOTS_BUFFERED: usize = 256;
 pub(super) enum Body {
     /// All of it, encoded, and the stamp that it is as of; `None` for a row that is up to date.
     Encoded(Bytes, Option<i64>),
-    /// The selected cells, and the stamp that they are as of.
-    Cells(Vec<StoredCell>, i64),
+    /// The columns of a segment that have its selected cells, and the stamp that it is as of.
+    Decoded(DecodedRow, i64),
+    /// One column that it has, by family and qualifier, of which only that counts, and the stamp.
+    Witness(u32, Bytes, i64),
 }
 
 /// A merge in progress.
@@ -85,8 +87,8 @@ impl Merge {
             return Ok(Some((key, Body::Encoded(row, slots.as_of))));
         }
         let rows = &mut self.segments[part - self.memory.len()];
-        let SegmentRow { key, cells, .. } = rows.batch.next().expect("it has the next key");
-        Ok(Some((key, Body::Cells(cells.read()?, rows.stamp))))
+        let SegmentRow { key, row } = rows.batch.next().expect("it has the next key");
+        Ok(Some((key, Body::Decoded(row, rows.stamp))))
     }
 
     /// Fetches the next row of every part that is not at its end.

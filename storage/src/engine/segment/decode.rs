@@ -221,12 +221,27 @@ impl Present {
     }
 }
 
-/// A cell, each part with the memory that it lies in.
-pub(super) struct Found<'a> {
-    pub(super) family: u32,
+/// A cell, its family by number, each part with the memory that it lies in.
+pub(crate) struct Found<'a> {
+    pub(crate) family: u32,
     pub(super) qualifier: (&'a Bytes, &'a [u8]),
-    pub(super) timestamp: i64,
+    /// In microseconds.
+    pub(crate) timestamp: i64,
     pub(super) value: (&'a Bytes, &'a [u8]),
+}
+
+impl Found<'_> {
+    /// The qualifier, which keeps the memory that it lies in.
+    pub(crate) fn qualifier(&self) -> Bytes {
+        let (memory, qualifier) = self.qualifier;
+        memory.slice_ref(qualifier)
+    }
+
+    /// The value, which keeps the memory that it lies in.
+    pub(crate) fn value(&self) -> Bytes {
+        let (memory, value) = self.value;
+        memory.slice_ref(value)
+    }
 }
 
 impl Decoded {
@@ -271,6 +286,11 @@ impl Decoded {
 
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The shredded columns that were read.
+    pub(super) fn columns(&self) -> usize {
+        self.families.iter().map(|family| family.shredded.len()).sum()
     }
 
     /// The key of a row.

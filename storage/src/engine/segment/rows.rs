@@ -1,7 +1,13 @@
-//! Rows in the order of their keys, ascending or descending: selected cells of each ([`Rows`], for scans), or whole
-//! encoded rows ([`EncodedRows`], for compaction).
+//! Rows in the order of their keys, ascending or descending: with selected cells ([`Rows`], for scans), or whole and
+//! encoded ([`EncodedRows`], for compaction).
 
-use super::{ROW_VALUES_BYTES_MAX, decode::Decoded, footer::Footer, open::Segment, walk::Walk};
+use super::{
+    ROW_VALUES_BYTES_MAX,
+    decode::{Decoded, Found},
+    footer::Footer,
+    open::Segment,
+    walk::Walk,
+};
 use crate::{
     Result, RowKey,
     engine::{
@@ -67,54 +73,53 @@ impl SelectedFamily {
     }
 }
 
-/// The selected cells of a row.
+/// A row of a segment.
 #[derive(Debug)]
 pub(crate) struct SegmentRow {
     pub(crate) key: RowKey,
-    /// The selected cells, in order; may be empty.
-    pub(crate) cells: Body<Vec<StoredCell>>,
+    pub(crate) row: DecodedRow,
 }
 
-/// The content of a row. Rows in the side file are large, and are read on demand: a merge holds the next rows of
-/// several segments, but not their large content.
+/// A row of decoded columns, whose cells are made when they are asked for: a merge holds the next rows of several
+/// segments, but not their cells, which may be large where they are in the side file.
 #[derive(Debug)]
-pub(crate) enum Body<T> {
-    /// The content, already read.
-    Here(T),
-    /// A part of it is in the side file.
-    InSideFile(SideRow),
-}
-
-/// A decoded row whose overflow is in the side file.
-#[derive(Debug)]
-pub(crate) struct SideRow {
+pub(crate) struct DecodedRow {
     segment: Arc<Segment>,
     decoded: Arc<Decoded>,
     row: usize,
 }
 
-impl<T> From<T> for Body<T> {
-    fn from(body: T) -> Self {
-        Self::Here(body)
-    }
-}
-
-impl Body<Vec<StoredCell>> {
-    /// The cells; reads the side file if needed.
+impl DecodedRow {
+    /// Gives the selected cells, in order; reads the side file if needed.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt), [`Io`](crate::ErrorKind::Io).
-    pub(crate) fn read(self) -> Result<Vec<StoredCell>> {
-        match self {
-            Self::Here(cells) => Ok(cells),
-            Self::InSideFile(SideRow { segment, decoded, row }) => {
-                stored(&segment, &decoded, row, 0).map(|(cells, _)| cells)
-            }
-        }
+    pub(crate) fn cells(&self, give: impl FnMut(Found<'_>)) -> Result<()> {
+        self.decoded.cells(self.row, self.segment.blobs.as_ref(), give)
+    }
+
+    /// Columns of the segment that were read for it, each of which it may have a cell of.
+    pub(crate) fn columns(&self) -> usize {
+        self.decoded.columns()
     }
 }
 
-impl Body<Bytes> {
+/// The content of a whole row. Rows in the side file are large, and are read on demand.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// The content, already read.
+    Here(Bytes),
+    /// A part of it is in the side file.
+    InSideFile(DecodedRow),
+}
+
+impl From<Bytes> for Body {
+    fn from(row: Bytes) -> Self {
+        Self::Here(row)
+    }
+}
+
+impl Body {
     /// The row; reads the side file if needed.
     ///
     /// # Errors
@@ -122,27 +127,12 @@ impl Body<Bytes> {
     pub(crate) fn read(self) -> Result<Bytes> {
         match self {
             Self::Here(row) => Ok(row),
-            Self::InSideFile(SideRow { segment, decoded, row }) => {
+            Self::InSideFile(DecodedRow { segment, decoded, row }) => {
                 // Including the shredded values, since growing would hold a large row twice while it is copied.
                 encoded(&segment, &decoded, row, decoded.side_bytes(row) + ROW_VALUES_BYTES_MAX)
             }
         }
     }
-}
-
-/// The cells of a decoded row, with their bytes. `expected` is an upper bound of their number.
-fn stored(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) -> Result<(Vec<StoredCell>, usize)> {
-    let (mut cells, mut bytes) = (Vec::with_capacity(expected), 0);
-    decoded.cells(row, segment.blobs.as_ref(), |cell| {
-        bytes += size_of::<StoredCell>() + cell.value.1.len();
-        cells.push(StoredCell {
-            family: cell.family,
-            qualifier: cell.qualifier.0.slice_ref(cell.qualifier.1),
-            timestamp: cell.timestamp,
-            value: cell.value.0.slice_ref(cell.value.1),
-        });
-    })?;
-    Ok((cells, bytes))
 }
 
 /// Encodes a decoded row. `expected` is an upper bound of its bytes.
@@ -154,23 +144,13 @@ fn encoded(segment: &Segment, decoded: &Decoded, row: usize, expected: usize) ->
     Ok(encoder.finish())
 }
 
-/// A cell, its family by number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredCell {
-    pub(crate) family: u32,
-    pub(crate) qualifier: Bytes,
-    /// In microseconds.
-    pub(crate) timestamp: i64,
-    pub(crate) value: Bytes,
-}
-
 /// A whole row of a segment.
 #[derive(Debug)]
 pub(crate) struct EncodedRow {
     pub(crate) position: Position,
     pub(crate) key: RowKey,
     /// Its cells, encoded (`engine::cells`).
-    pub(crate) row: Body<Bytes>,
+    pub(crate) row: Body,
 }
 
 impl Segment {
@@ -208,23 +188,16 @@ impl Iterator for Rows {
     type Item = Result<Vec<SegmentRow>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut expected = 0;
         self.0.next_batch(|walk, decoded, row, _| {
             let key = decoded.key(row)?;
-            let key_bytes = key.len();
-            if decoded.side_bytes(row) > 0 {
-                return Ok((SegmentRow { key, cells: in_side_file(walk, decoded, row) }, key_bytes));
-            }
-            // Rows of a table are alike: allocate for as many cells as the previous one had.
-            let (cells, bytes) = stored(&walk.segment, decoded, row, expected)?;
-            expected = cells.len();
-            Ok((SegmentRow { key, cells: cells.into() }, key_bytes + bytes))
+            let bytes = size_of::<SegmentRow>() + key.len();
+            Ok((SegmentRow { key, row: decoded_row(walk, decoded, row) }, bytes))
         })
     }
 }
 
-fn in_side_file<T>(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> Body<T> {
-    Body::InSideFile(SideRow { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row })
+fn decoded_row(walk: &Walk, decoded: &Arc<Decoded>, row: usize) -> DecodedRow {
+    DecodedRow { segment: Arc::clone(&walk.segment), decoded: Arc::clone(decoded), row }
 }
 
 /// Batches of at most [`BATCH_ROWS_MAX`] rows and about [`BATCH_BYTES_TARGET`].
@@ -240,7 +213,10 @@ impl Iterator for EncodedRows {
             let key = decoded.key(row)?;
             let key_bytes = key.len();
             if decoded.side_bytes(row) > 0 {
-                return Ok((EncodedRow { position, key, row: in_side_file(walk, decoded, row) }, key_bytes));
+                return Ok((
+                    EncodedRow { position, key, row: Body::InSideFile(decoded_row(walk, decoded, row)) },
+                    key_bytes,
+                ));
             }
             let row = encoded(&walk.segment, decoded, row, expected)?;
             expected = row.len();

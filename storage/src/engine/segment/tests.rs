@@ -31,7 +31,27 @@ fn whole(segment: &Arc<Segment>) -> Vec<(Vec<u8>, Bytes)> {
 /// Keys and selected cells, in the order of the read.
 fn read(segment: &Arc<Segment>, request: RowsRequest) -> Vec<(RowKey, Vec<StoredCell>)> {
     let rows = segment.rows(request).unwrap().flat_map(Result::unwrap);
-    rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
+    rows.map(|row| (row.key, cells_of(&row.row))).collect()
+}
+
+/// The cells of a row, their families by number.
+fn cells_of(row: &DecodedRow) -> Vec<StoredCell> {
+    let mut cells = Vec::new();
+    row.cells(|cell| {
+        let (qualifier, value) = (cell.qualifier(), cell.value());
+        cells.push(StoredCell { family: cell.family, qualifier, timestamp: cell.timestamp, value });
+    })
+    .unwrap();
+    cells
+}
+
+/// A cell, its family by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StoredCell {
+    family: u32,
+    qualifier: Bytes,
+    timestamp: i64,
+    value: Bytes,
 }
 
 fn everything() -> Vec<SelectedFamily> {

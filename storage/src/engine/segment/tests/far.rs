@@ -114,7 +114,7 @@ proptest! {
         let request = RowsRequest { ranges, dead, wanted: everything(), older: true, reversed, rows_soon: 7, decoded_bytes };
         let of = |segment: &Arc<Segment>| -> Vec<(RowKey, Vec<StoredCell>)> {
             let rows = segment.rows(request.clone()).unwrap().flat_map(Result::unwrap);
-            rows.map(|row| (row.key, row.cells.read().unwrap())).collect()
+            rows.map(|row| (row.key, cells_of(&row.row))).collect()
         };
         prop_assert_eq!(of(&segment), of(&near));
     }
