@@ -192,6 +192,16 @@ impl TenantStore {
         fast.runs_inline(&table.physical, &request_within(span.as_deref(), request.clone()))
     }
 
+    /// How many rows there are at most, if they are so few that a scan of them runs on the caller's thread, in less
+    /// time than one by columns.
+    pub fn few_rows(&self, table: &Table, rows: &RowSet) -> Option<u64> {
+        let fast = self.store.columnar()?;
+        match self.span_within(table)? {
+            Some(span) => fast.few_rows(&table.physical, &rows_within(&span, rows)),
+            None => fast.few_rows(&table.physical, rows),
+        }
+    }
+
     /// The span of a table's keys; the inner `None` for the operator, who has no span; the outer `None` for a table
     /// that this store cannot read.
     fn span_within(&self, table: &Table) -> Option<Option<Bytes>> {

@@ -125,7 +125,7 @@ async fn prepare(session: &mut Session, statement: Statement, hints: Hints<'_>, 
                 (Some(compiled), _) => (compiled.parameters, compiled.columns),
                 (None, Statement::Query(query)) => {
                     if hints.is_empty()
-                        && let Some(lifted) = Box::pin(auto_parameterize::prepare(session, query)).await
+                        && let Some(lifted) = Box::pin(auto_parameterize::prepare(session, query, &view)).await
                     {
                         return Ok(lifted);
                     }

@@ -3,7 +3,7 @@
 //! ```text
 //! shape      which statements these are, by their syntax tree alone: a positive list
 //! names      tables, columns and parameters of the tree in the catalog
-//! read       SELECT of plain columns by the whole key, or the first rows of a key prefix in the key's order
+//! read       SELECT of plain columns by the whole key, or of the rows of a range of keys: the first, or all of a few
 //! write      INSERT of values (with defaults), upserts, UPDATE and DELETE by the whole key; RETURNING of columns
 //! change     what is read of a row that is there, and what it becomes
 //! sums       what is added to a column
@@ -142,6 +142,11 @@ impl CompiledPlan {
     pub(crate) fn of(compiled: Option<&Compiled>, view: &View) -> Self {
         let seen = (view.snapshot.version, view.path.clone());
         Self(Mutex::new(Some((seen, compiled.map(|compiled| compiled.plan.clone())))))
+    }
+
+    /// Whether the statement goes around the optimizer, for the catalog that was seen last.
+    pub(crate) fn is_compiled(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|(_, plan)| plan.is_some())
     }
 
     /// What the statement is compiled to for the view's catalog.

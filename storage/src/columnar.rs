@@ -52,6 +52,12 @@ pub trait ColumnarScan: Send + Sync {
     fn runs_inline(&self, _table: &TableName, _request: &ColumnarRequest) -> bool {
         false
     }
+
+    /// How many rows there are at most, if they are so few that [`scan`](crate::Store::scan) reads them on the caller's
+    /// thread, in less time than [`columnar`](Self::columnar) takes to find them.
+    fn few_rows(&self, _table: &TableName, _rows: &RowSet) -> Option<u64> {
+        None
+    }
 }
 
 /// Where a scan by rows may be cut.

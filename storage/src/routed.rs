@@ -512,6 +512,10 @@ impl ColumnarScan for RoutedStore {
         let request = ColumnarRequest { pin, ..request.clone() };
         self.here.columnar().is_some_and(|columnar| columnar.runs_inline(table, &request))
     }
+
+    fn few_rows(&self, table: &TableName, rows: &RowSet) -> Option<u64> {
+        self.here.columnar().filter(|_| self.there(table).is_none())?.few_rows(table, rows)
+    }
 }
 
 #[cfg(test)]

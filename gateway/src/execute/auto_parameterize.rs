@@ -8,7 +8,8 @@
 //! Values that WHERE compares with a column are [lifted](lift) out of the syntax tree. What is left is prepared when it
 //! comes again, and each text of its kind runs as that prepared statement with its values: what such a value means,
 //! PostgreSQL takes from the column in either case. A text whose values are none of their columns' types, or whose plan
-//! may not be kept, is planned as it stands, and so is each that came first.
+//! may not be kept, is planned as it stands. So is each that came first, unless it needs no plan
+//! ([`point`](crate::point)) with values that have the types of their columns.
 
 use super::Runs;
 use crate::pg::datetime::Input;
@@ -18,11 +19,13 @@ use crate::{
         error::Result,
         types,
     },
+    point,
     session::{
         Prepared, Session,
         plan_cache::{Parameterized, TreeEntry},
     },
     sql::ast::Statement,
+    view::View,
 };
 use arrow::datatypes::DataType;
 use datafusion::{
@@ -35,24 +38,30 @@ use std::{ops::ControlFlow, sync::Arc};
 const VALUES_MAX: usize = 256;
 
 /// A query that has no parameters, prepared as others of its kind were; `None` when it is to be planned as it stands.
-pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement) -> Option<Prepared> {
+pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement, view: &View) -> Option<Prepared> {
     let (kind, values) = lift(statement)?;
     let key = session.cache_key();
     let prepared = match session.plan_cache.trees.take(&kind, &key) {
         Some(prepared) => prepared?,
-        None if session.plan_cache.trees.once.occurred(&kind) => {
+        None => {
+            let came_before = session.plan_cache.trees.once.occurred(&kind);
             let again = Statement::Query(Box::new(kind.clone()));
+            if !came_before && !(session.takes_fast_path() && point::compile(&again, &[], view).is_some()) {
+                return None;
+            }
             // Errors are those of the statement as it was written.
             let prepared = Box::pin(super::prepare(session, again, &[], Runs::Later)).await.ok();
-            let prepared = prepared.filter(|one| one.parameters.len() == values.len() && one.plans.may_be_kept());
-            session.plan_cache.trees.store(TreeEntry {
-                tree: kind,
-                key: session.cache_key(),
-                prepared: prepared.clone(),
-            });
+            let is_kept = |one: &Prepared| one.kept.is_compiled() || one.plans.may_be_kept();
+            let prepared = prepared.filter(|one| one.parameters.len() == values.len() && is_kept(one));
+            if came_before {
+                session.plan_cache.trees.store(TreeEntry {
+                    tree: kind,
+                    key: session.cache_key(),
+                    prepared: prepared.clone(),
+                });
+            }
             prepared?
         }
-        None => return None,
     };
     let input = session.input();
     let values =

@@ -1,4 +1,5 @@
-//! `SELECT` of plain columns: one row by its whole key, or the first rows of a key prefix in the order of keys.
+//! `SELECT` of plain columns: one row by its whole key, the first rows of a key prefix in the order of keys, or all
+//! rows of a range of keys, where they are few.
 
 use super::{
     names::{self, KeyComparisons, Parameters, operand_value},
@@ -43,7 +44,7 @@ impl Read {
         let is_plain = table.key.encoding == KeyEncoding::Plain;
         let reversed = direction(&table, operator, &key, &order)?;
         // Rows of salted keys come in the order of their buckets.
-        if !key.is_point() && (order.is_empty() || limit.is_none() || table.key.salt > 0 || is_plain) {
+        if !key.is_point() && (table.key.salt > 0 || is_plain) {
             return None;
         }
         match &limit {
@@ -78,8 +79,13 @@ impl Read {
                 _ => return None,
             },
         };
+        let rows = self.key.rows(parameters)?;
+        // The first rows that are asked for are few; of a whole range the store knows.
+        if limit.is_none() && !self.key.is_point() && view.rows.few_rows(&self.table, &rows).is_none() {
+            return None;
+        }
         let read = batches::Read {
-            rows: self.key.rows(parameters)?,
+            rows,
             columns: self.columns.clone(),
             timestamps: TimestampRange::all(),
             versions_max: Some(1),

@@ -162,6 +162,10 @@ pub(super) async fn plan(
     if !is_candidate(view, table, scan) {
         return Ok(Access::Rows(point_count(&scan.read().rows)));
     }
+    // Fewer than are ever read by row groups.
+    if let Some(rows) = view.rows.few_rows(table, &scan.read().rows) {
+        return Ok(Access::Rows(Some(rows)));
+    }
     let Some(layout) = scan.row_layout() else { return Ok(Access::Rows(None)) };
     let Some(requests) = column_requests(table, layout, is_operator(view), projection) else {
         return Ok(Access::Rows(None));

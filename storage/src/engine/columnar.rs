@@ -5,7 +5,7 @@ mod memory;
 
 use super::{
     Engine, apply,
-    inline::runs_inline,
+    inline::{few_rows, runs_inline},
     ranges::positions_in,
     read::{Parts, Reading},
     sections::Mark,
@@ -100,6 +100,11 @@ impl ColumnarScan for Engine {
         // The current state is good enough: it is about the one that a pin has.
         let published = self.shared.published.load();
         self.is_local && published.tables.get(name).is_some_and(|table| runs_inline(table, &request.rows))
+    }
+
+    fn few_rows(&self, name: &TableName, rows: &RowSet) -> Option<u64> {
+        let published = self.shared.published.load();
+        few_rows(published.tables.get(name).filter(|_| self.is_local)?, rows)
     }
 }
 

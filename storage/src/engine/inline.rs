@@ -3,8 +3,10 @@
 //! A read of local files mostly waits for at most a page of the file cache. A read of a few rows takes less time than
 //! switching to another thread and back; all others run on threads that may block.
 
-use super::{ranges::positions_in, state::Table};
+use super::{memtable::bounds, ranges::positions_in, state::Table};
 use crate::RowSet;
+use bytes::Bytes;
+use std::iter;
 
 /// Maximum ranges of an inline read.
 pub(crate) const RANGES_MAX: usize = 4;
@@ -19,30 +21,59 @@ const ROWS_MAX: u64 = 1_024;
 /// Maximum bytes of these rows in the segments' files, approximately.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Whether a read of these rows of local segments runs inline. Reads pages of keys.
-pub(crate) fn runs_inline(table: &Table, rows: &RowSet) -> bool {
-    let ranges = rows.ranges();
-    if ranges.len() > RANGES_MAX {
-        return false;
-    }
-    let (mut segments, mut found, mut bytes) = (0, 0, 0);
-    for range in ranges.iter().filter(|range| range.as_point().is_none()) {
-        for tablet in table.tablets.of_range(range) {
-            for segment in &tablet.segments {
-                segments += 1;
-                if segments > SEGMENTS_MAX {
-                    return false;
-                }
-                // The read itself will report the error.
-                let Ok(positions) = positions_in(segment, &tablet.range, range) else { return false };
-                let (meta, count) = (segment.meta(), u64::from(positions.end.saturating_sub(positions.start)));
-                found += count;
-                bytes += count * ((meta.bytes + meta.side_bytes) / u64::from(meta.rows.max(1)));
+/// How many rows there are at most, in memtables and in local segments, if they are so few that they are read inline as
+/// a whole. Reads pages of keys.
+pub(crate) fn few_rows(table: &Table, rows: &RowSet) -> Option<u64> {
+    // Segments first: that there are many rows is known of them at once.
+    let (mut found, mut bytes) = (in_few_segments(table, rows)?, 0);
+    for memtable in iter::once(&table.active).chain(table.frozen.as_ref().map(|frozen| &frozen.memtable)) {
+        for range in rows.ranges().iter().filter(|range| !range.is_empty()) {
+            for (key, slot) in memtable.slots.range::<_, [u8]>(bounds(range)) {
+                found += 1;
+                bytes += (key.len() + slot.row.as_ref().map_or(0, Bytes::len)) as u64;
                 if found > ROWS_MAX || bytes > BYTES_MAX {
-                    return false;
+                    return None;
                 }
             }
         }
     }
-    true
+    Some(found)
+}
+
+/// Whether a read of these rows of local segments runs inline. Reads pages of keys.
+pub(crate) fn runs_inline(table: &Table, rows: &RowSet) -> bool {
+    in_few_segments(table, rows).is_some()
+}
+
+/// How many rows there are in segments at most, dead ones among them, if they are few and in few segments. A row that
+/// is named by its key costs nothing to find, and counts as one.
+fn in_few_segments(table: &Table, rows: &RowSet) -> Option<u64> {
+    let ranges = rows.ranges();
+    if ranges.len() > RANGES_MAX {
+        return None;
+    }
+    let (mut segments, mut found, mut bytes) = (0, 0, 0);
+    for range in ranges {
+        if range.as_point().is_some() {
+            found += 1;
+            continue;
+        }
+        for tablet in table.tablets.of_range(range) {
+            for segment in &tablet.segments {
+                segments += 1;
+                if segments > SEGMENTS_MAX {
+                    return None;
+                }
+                // The read itself will report the error.
+                let positions = positions_in(segment, &tablet.range, range).ok()?;
+                let (meta, count) = (segment.meta(), u64::from(positions.end.saturating_sub(positions.start)));
+                found += count;
+                bytes += count * ((meta.bytes + meta.side_bytes) / u64::from(meta.rows.max(1)));
+                if found > ROWS_MAX || bytes > BYTES_MAX {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(found)
 }

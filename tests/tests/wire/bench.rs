@@ -102,6 +102,7 @@ async fn short_statements_are_measured_and_checked() -> Result<()> {
         "point read",
         "last point",
         "ordered range of 20",
+        "an hour's rows",
         "update by key",
         "upsert",
         "insert",

@@ -16,6 +16,8 @@ use tokio_postgres::{Client, Config, Statement, types::ToSql};
 pub(super) const READINGS: u64 = 100;
 /// Rows of an ordered range.
 const RANGE_ROWS: u64 = 20;
+/// Rows of a device in an hour.
+const HOUR_ROWS: u64 = 60;
 /// Operations of a connection to warm up, which do not count.
 const WARM_UP: u64 = 20;
 /// Operations of a connection, at most.
@@ -49,6 +51,8 @@ pub enum Work {
     LastPoint,
     /// 20 rows in order.
     Range,
+    /// A device's rows of an hour.
+    Hour,
     /// An update by key.
     Update,
     /// An upsert of one row.
@@ -69,10 +73,11 @@ pub enum Work {
 
 impl Work {
     /// In the order of a run: statements that change what others read come last.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Point,
         Self::LastPoint,
         Self::Range,
+        Self::Hour,
         Self::Update,
         Self::Upsert,
         Self::UpsertBatch,
@@ -88,6 +93,7 @@ impl Work {
             Self::Point => "point read",
             Self::LastPoint => "last point",
             Self::Range => "ordered range of 20",
+            Self::Hour => "an hour's rows",
             Self::Update => "update by key",
             Self::Upsert => "upsert",
             Self::UpsertBatch => "upsert of 100 rows",
@@ -100,7 +106,7 @@ impl Work {
     }
 
     pub(super) fn reads(self) -> bool {
-        matches!(self, Self::Point | Self::LastPoint | Self::Range)
+        matches!(self, Self::Point | Self::LastPoint | Self::Range | Self::Hour)
     }
 
     fn sql(self) -> Cow<'static, str> {
@@ -108,6 +114,7 @@ impl Work {
             Self::Point => "SELECT temperature, humidity, status FROM readings WHERE device = $1 AND at = $2",
             Self::LastPoint => "SELECT at, temperature FROM readings WHERE device = $1 ORDER BY at DESC LIMIT 1",
             Self::Range => "SELECT at, temperature FROM readings WHERE device = $1 AND at >= $2 ORDER BY at LIMIT 20",
+            Self::Hour => "SELECT at, temperature FROM readings WHERE device = $1 AND at >= $2 AND at < $3 ORDER BY at",
             Self::Update => "UPDATE readings SET humidity = $3, status = $4 WHERE device = $1 AND at = $2",
             Self::Upsert => {
                 "INSERT INTO readings (device, at, humidity, status) VALUES ($1, $2, $3, $4) \
@@ -264,6 +271,16 @@ impl Worker {
                     .map(|reading| (time(reading * 60), temperature(device, reading)));
                 let found = rows.iter().map(|row| (row.get::<_, SystemTime>(0), row.get::<_, f64>(1)));
                 ensure!(found.eq(expected), "{} rows of {name} from {at:?}", rows.len());
+                return Ok(true);
+            }
+            Work::Hour => {
+                let first = reading % (READINGS - HOUR_ROWS);
+                let (from, to) = (time(first * 60), time((first + HOUR_ROWS) * 60));
+                let rows = client.query(statement, &[&name, &from, &to]).await?;
+                let expected =
+                    (first..first + HOUR_ROWS).map(|reading| (time(reading * 60), temperature(device, reading)));
+                let found = rows.iter().map(|row| (row.get::<_, SystemTime>(0), row.get::<_, f64>(1)));
+                ensure!(found.eq(expected), "{} rows of {name} from {from:?}", rows.len());
                 return Ok(true);
             }
             Work::Update | Work::Upsert => {

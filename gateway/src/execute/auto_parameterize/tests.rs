@@ -111,6 +111,50 @@ async fn a_kind_answers_as_each_of_its_texts() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+/// What needs no plan takes the values of its columns' types out of the text at once, and answers as a plan does.
+#[tokio::test]
+async fn texts_that_compare_keys_answer_as_their_plans() {
+    let world = World::empty().await;
+    assert_eq!(run(&mut world.operator(), "CREATE DATABASE alto").await, "CREATE DATABASE");
+    let (mut wrong, mut lifted) = (Vec::new(), 0);
+    for (number, (kind, values)) in TYPES.iter().enumerate() {
+        let mut loading = world.tenant("alto");
+        if run(&mut loading, &format!("CREATE TABLE t{number} (v {kind} PRIMARY KEY, n int)")).await != "CREATE TABLE" {
+            continue;
+        }
+        for value in *values {
+            run(&mut loading, &format!("INSERT INTO t{number} VALUES ({value}, 7) ON CONFLICT DO NOTHING")).await;
+        }
+        let (mut fast, mut planning) = (world.tenant("alto"), world.tenant("alto"));
+        for session in [&mut fast, &mut planning] {
+            assert_eq!(run(session, "SET timezone = 'Asia/Kolkata'").await, "SET");
+        }
+        assert_eq!(run(&mut planning, "SET keyspan.point = off").await, "SET");
+        for condition in ["v = {}", "v >= {}", "v BETWEEN {} AND {}", "{} > v"] {
+            for value in values.iter().chain(values.iter()) {
+                let sql = format!("SELECT v, n FROM t{number} WHERE {} ORDER BY v", condition.replace("{}", value));
+                let statement = Statement::parse(&sql).unwrap().swap_remove(0);
+                let prepared = fast.prepare(statement, &[]).await;
+                lifted +=
+                    usize::from(prepared.is_ok_and(|prepared| {
+                        prepared.parameterized.is_some_and(|one| one.prepared.kept.is_compiled())
+                    }));
+                let (found, planned) = (run(&mut fast, &sql).await, run(&mut planning, &sql).await);
+                if found != planned {
+                    wrong.push(format!("{kind}: {sql}\n{found}\nby a plan\n{planned}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(lifted > 100, "{lifted}");
+    let mut session = world.tenant("alto");
+    run(&mut session, "CREATE TABLE m (host text, at timestamptz, v int, PRIMARY KEY (host, at))").await;
+    let first = "SELECT * FROM m WHERE host = 'a' AND at >= '2026-01-01 10:00' AND at < '2026-01-01 11:00' ORDER BY at";
+    let prepared = session.prepare(Statement::parse(first).unwrap().swap_remove(0), &[]).await.unwrap();
+    assert!(prepared.parameterized.is_some_and(|one| one.prepared.kept.is_compiled()), "the first of its kind");
+}
+
 const COUNT: &str = "SELECT count(*) OVER () FROM t WHERE s = ";
 
 #[tokio::test]

@@ -197,8 +197,12 @@ impl Case {
                     format!("{name} {}", if *descending != turned { "DESC" } else { "ASC" })
                 });
                 let order = order.collect::<Vec<_>>().join(", ");
-                let limit = self.random.random_range(0..4);
-                format!("SELECT * FROM r WHERE {} ORDER BY {order} LIMIT {limit}", all.join(" AND "))
+                // As many as there are, or only the first.
+                let limit = match self.random.random_range(0..8) {
+                    limit @ 0..4 => format!(" LIMIT {limit}"),
+                    _ => String::new(),
+                };
+                format!("SELECT * FROM r WHERE {} ORDER BY {order}{limit}", all.join(" AND "))
             }
             6 | 7 => {
                 let set = cells[self.random.random_range(0..cells.len())].clone();

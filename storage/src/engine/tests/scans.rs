@@ -42,6 +42,32 @@ async fn few_rows_are_found_behind_many_others() {
     assert_eq!(found(Scan { rows, rows_max: Some(4), ..Scan::all() }).await, names(&[250, 251, 258, 259]));
 }
 
+/// Which ranges have few rows is known whether these are in memory, in segments or in both.
+#[tokio::test]
+async fn few_rows_of_a_range_are_known_as_such() {
+    let engine = with_table(simulated(&SimFs::new())).await;
+    let name = |row: usize| format!("row {row:04}");
+    let commit = async |rows: std::ops::Range<usize>| {
+        let rows = rows.map(|row| crate::RowMutation { key: key(&name(row)), mutations: vec![set("v")] });
+        engine.mutate_rows(&table(), rows.collect()).await.unwrap();
+    };
+    let are_few = |ranges: &[(usize, usize)]| {
+        let ranges = ranges.iter().map(|(from, to)| KeyRange::new(name(*from), Some(name(*to).into())));
+        Store::columnar(engine.as_ref()).unwrap().few_rows(&table(), &RowSet::new(ranges)).is_some()
+    };
+    commit(0..3_000).await;
+    assert!(are_few(&[(0, 1_000)]) && !are_few(&[(0, 1_100)]), "in memory");
+    assert!(!are_few(&[(0, 600), (700, 1_300)]), "in memory, all ranges together");
+    engine.flush().await.unwrap();
+    assert!(are_few(&[(0, 1_000)]) && !are_few(&[(0, 1_100)]), "in a segment");
+    assert!(are_few(&[(0, 100), (700, 800)]) && !are_few(&[(0, 600), (700, 1_300)]), "in a segment, several ranges");
+    commit(500..3_000).await;
+    assert!(are_few(&[(0, 500)]) && !are_few(&[(0, 1_100)]) && !are_few(&[(500, 3_000)]), "in both");
+    assert!(!are_few(&[(0, 3_000)]));
+    let in_memory = RowSet::new([KeyRange::new(name(100), Some(name(200).into())), KeyRange::point(&key(&name(700)))]);
+    assert_eq!(Store::columnar(engine.as_ref()).unwrap().few_rows(&table(), &in_memory), Some(102));
+}
+
 /// Plans `count` scans of everything by row groups.
 async fn scans(engine: &Arc<Engine>, count: usize) {
     for _ in 0..count {
