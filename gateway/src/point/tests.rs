@@ -111,7 +111,10 @@ async fn answer(session: &mut Session, prepared: &Prepared, parameters: Vec<Scal
 
 /// A tenant's session and a table of three key parts.
 async fn session() -> (World, Session) {
-    let world = World::empty().await;
+    session_in(World::empty().await).await
+}
+
+async fn session_in(world: World) -> (World, Session) {
     let sql = "CREATE DATABASE alto; CREATE TABLE t (a text, b int, c timestamptz, n bigint NOT NULL, s varchar(3), j jsonb, q numeric(5,2),
         PRIMARY KEY (a, b, c DESC), FAMILY m (n, s), FAMILY k (j, q)); CREATE TABLE sums (k int PRIMARY KEY, c bigint, FAMILY f (c))
         WITH (f.aggregate = sum); CREATE TABLE w (id int PRIMARY KEY, n int, FAMILY m (n), FAMILY props OPEN)";
@@ -260,7 +263,7 @@ fn key(a: &str, b: i32) -> Vec<ScalarValue> {
 /// A range of keys without LIMIT goes around the optimizer where it has few rows, and gives the same where it has many.
 #[tokio::test]
 async fn a_range_is_read_by_rows_where_these_are_few() {
-    let (_world, mut session) = session().await;
+    let (_world, mut session) = session_in(World::in_files().await).await;
     let sql =
         "INSERT INTO t (a, b, c, n) SELECT 'x', i, '2026-01-01 00:00:00Z', i * 10 FROM generate_series(1, 3000) AS i";
     assert_eq!(run(&mut session, sql).await, "INSERT 0 3000");

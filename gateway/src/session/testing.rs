@@ -1,5 +1,5 @@
-//! What tests of sessions share: a server without a wire, over the memory store, and statements with what they were
-//! told.
+//! What tests of sessions share: a server without a wire, mostly over the memory store, and statements with what they
+//! were told.
 
 use super::{Prepared, Session};
 use crate::execute::Outcome;
@@ -14,7 +14,11 @@ use datafusion::scalar::ScalarValue;
 use expect_test::Expect;
 use futures::TryStreamExt;
 use keyspan_catalog::{Catalog, TenantStore};
-use keyspan_storage::{Clock, Store, SystemClock, memory::MemoryStore};
+use keyspan_storage::{
+    Clock, Store, SystemClock,
+    engine::{Engine, EngineOptions},
+    memory::MemoryStore,
+};
 use std::sync::Arc;
 
 /// A clock that is shared.
@@ -30,9 +34,16 @@ impl Clock for Told {
 /// A server without a wire.
 pub(crate) struct World {
     pub(crate) instance: Arc<Instance>,
+    /// Where its store has its files, if it has some.
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl World {
+    /// What an instance serves.
+    pub(crate) fn of(instance: Instance) -> Self {
+        Self { instance: Arc::new(instance), _folder: None }
+    }
+
     /// An empty store.
     pub(crate) async fn empty() -> Self {
         Self::at(Arc::new(SystemClock)).await
@@ -47,7 +58,14 @@ impl World {
     /// A store that is empty.
     pub(crate) async fn in_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let catalog = Arc::new(Catalog::open(store).await.unwrap());
-        Self { instance: Arc::new(Instance { clock, ..Instance::new(catalog) }) }
+        Self::of(Instance { clock, ..Instance::new(catalog) })
+    }
+
+    /// An empty store of files, which knows where rows are few.
+    pub(crate) async fn in_files() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineOptions::new(folder.path())).await.unwrap();
+        Self { _folder: Some(folder), ..Self::in_store(engine, Arc::new(SystemClock)).await }
     }
 
     /// As [`new`](Self::new), with the table `r (k → n, s)` on server `bt`, which is a store in memory.
@@ -60,7 +78,7 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let here = Arc::new(MemoryStore::new(Box::new(SystemClock)));
         let catalog = Catalog::open_with_servers(here, move |_| Ok(there.clone())).await.unwrap();
-        let world = Self { instance: Arc::new(Instance { clock, ..Instance::new(Arc::new(catalog)) }) };
+        let world = Self::of(Instance { clock, ..Instance::new(Arc::new(catalog)) });
         let sql = "CREATE DATABASE alto; CREATE DATABASE altostrat;
             CREATE TABLE t (k text PRIMARY KEY, n bigint);
             CREATE SERVER bt FOREIGN DATA WRAPPER bigtable OPTIONS (project 'p', instance 'i', app_profile 'sql');

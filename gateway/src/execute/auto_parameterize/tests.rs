@@ -114,7 +114,7 @@ async fn a_kind_answers_as_each_of_its_texts() {
 /// What needs no plan takes the values of its columns' types out of the text at once, and answers as a plan does.
 #[tokio::test]
 async fn texts_that_compare_keys_answer_as_their_plans() {
-    let world = World::empty().await;
+    let world = World::in_files().await;
     assert_eq!(run(&mut world.operator(), "CREATE DATABASE alto").await, "CREATE DATABASE");
     let (mut wrong, mut lifted) = (Vec::new(), 0);
     for (number, (kind, values)) in TYPES.iter().enumerate() {

@@ -305,7 +305,7 @@ pub(super) async fn through(session: &mut Session, sql: &str, asked: &[Asked]) -
 }
 
 async fn world(table: &str, private: bool) -> (World, Session) {
-    let world = World::empty().await;
+    let world = World::in_files().await;
     assert_eq!(run(&mut world.operator(), "CREATE DATABASE alto").await, "CREATE DATABASE");
     let mut session = world.tenant("alto");
     // Keys of private tables are ordered, and they have no options.

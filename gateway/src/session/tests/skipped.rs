@@ -253,7 +253,7 @@ async fn writes_go_on_where_there_is_no_room_for_what_is_held() {
     let world = jobs(4).await;
     let mut instance = Arc::try_unwrap(world.instance).unwrap();
     instance.row_locks = Arc::new(RowLocks::of(2));
-    let world = World { instance: Arc::new(instance) };
+    let world = World::of(instance);
     let mut writer = world.tenant("alto");
     // Two rows are seen by others, and the third statement's are not.
     let told =
