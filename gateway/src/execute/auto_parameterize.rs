@@ -46,7 +46,8 @@ pub(crate) async fn prepare(session: &mut Session, statement: &ast::Statement, v
         None => {
             let came_before = session.plan_cache.trees.once.occurred(&kind);
             let again = Statement::Query(Box::new(kind.clone()));
-            if !came_before && !(session.takes_fast_path() && point::compile(&again, &[], view).is_some()) {
+            let needs_no_plan = || session.takes_fast_path() && point::compile(&again, &[], view).is_some();
+            if !came_before && !needs_no_plan() {
                 return None;
             }
             // Errors are those of the statement as it was written.
