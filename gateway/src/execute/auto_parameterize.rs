@@ -9,7 +9,7 @@
 //! comes again, and each text of its kind runs as that prepared statement with its values: what such a value means,
 //! PostgreSQL takes from the column in either case. A text whose values are none of their columns' types, or whose plan
 //! may not be kept, is planned as it stands. So is each that came first, unless it needs no plan
-//! ([`point`](crate::point)) with values that have the types of their columns.
+//! ([`point`]) with values that have the types of their columns.
 
 use super::Runs;
 use crate::pg::datetime::Input;
