@@ -17,8 +17,8 @@
 //! Nothing is decided here that the general path decides by other code. A predicate becomes keys by
 //! [`exact_rows`](crate::provider::exact_rows), of the same parts as pushdown; rows are read by a [`View`], and their
 //! keys and cells become columns by the same layouts, whether as batches or one by one; values are assigned, rows
-//! checked and mutations made by [`dml`](crate::dml). Whatever is not on the list, at compile time or with the values of
-//! one execution, goes the general way, and so does everything with `keyspan.pushdown` or `keyspan.point` off.
+//! checked and mutations made by [`dml`](crate::dml). Whatever is not on the list, at compile time or with the values
+//! of one execution, goes the general way, and so does everything with `keyspan.pushdown` or `keyspan.point` off.
 
 mod change;
 mod names;

@@ -103,6 +103,7 @@ impl ColumnarScan for Engine {
     }
 
     fn few_rows(&self, name: &TableName, rows: &RowSet) -> Option<u64> {
+        // As above: a pin may have more of them, which takes time alone.
         let published = self.shared.published.load();
         few_rows(published.tables.get(name).filter(|_| self.is_local)?, rows)
     }

@@ -107,7 +107,11 @@ impl RowReader {
                 is_known = self.schema.families.contains_key(&cell.family);
                 exists |= is_known;
             }
-            walk.chooses(&cell.family, &cell.qualifier) && is_known && walk.passes()
+            let chosen = walk.chooses(&cell.family, &cell.qualifier) && is_known;
+            if chosen {
+                walk.pass_column();
+            }
+            chosen
         });
         (exists && (self.keep_empty || !cells.is_empty())).then_some(Row { key, cells })
     }
@@ -145,10 +149,9 @@ impl Walk<'_> {
         self.family.as_ref() == Some(family)
     }
 
-    /// Goes past the column that was just chosen, so that its older cells are not; returns true.
-    fn passes(&mut self) -> bool {
+    /// Goes past the column of the cell that was chosen, so that its older cells are not.
+    fn pass_column(&mut self) {
         self.qualifiers = self.qualifiers.and_then(|left| left.get(1..));
-        true
     }
 
     fn chooses(&mut self, family: &FamilyName, qualifier: &[u8]) -> bool {

@@ -10,11 +10,7 @@ const PLAIN_MIN: f64 = 1e-4;
 #[inline]
 pub fn write_f64(value: f64, out: &mut BytesMut) {
     if (PLAIN_MIN..1e15).contains(&value.abs()) {
-        return match value.trunc() == value {
-            true => out.put_slice(itoa::Buffer::new().format(value as i64).as_bytes()),
-            // The library writes these as PostgreSQL does.
-            false => out.put_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
-        };
+        return write_plain(value, value, out);
     }
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),
@@ -26,14 +22,21 @@ pub fn write_f64(value: f64, out: &mut BytesMut) {
 #[inline]
 pub fn write_f32(value: f32, out: &mut BytesMut) {
     if (PLAIN_MIN as f32..1e6).contains(&value.abs()) {
-        return match value.trunc() == value {
-            true => out.put_slice(itoa::Buffer::new().format(value as i64).as_bytes()),
-            false => out.put_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
-        };
+        return write_plain(value, value.into(), out);
     }
     match special(value.is_nan(), value.is_infinite(), value.is_sign_negative()) {
         Some(text) => out.put_slice(text),
         None => reformat(ryu::Buffer::new().format_finite(value), 6, out),
+    }
+}
+
+/// Writes a number that has no exponent, `wide` as a `double precision`: a whole one without a point, others as the
+/// library does, which is as PostgreSQL does.
+#[inline]
+fn write_plain(value: impl ryu::Float, wide: f64, out: &mut BytesMut) {
+    match wide.trunc() == wide {
+        true => out.put_slice(itoa::Buffer::new().format(wide as i64).as_bytes()),
+        false => out.put_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
     }
 }
 
